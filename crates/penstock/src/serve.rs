@@ -78,6 +78,11 @@ impl Keeping {
     /// The reciprocal of the share of this thread's time that saving may take.
     const SHARE: u32 = 100;
 
+    /// How long nothing has to be kept; at most a second.
+    fn pause(&self) -> Duration {
+        self.due.saturating_duration_since(Instant::now()).min(Keeping::PAUSE)
+    }
+
     fn keep_if_due(&mut self, handle: &Handle) {
         let now = Instant::now();
         if now >= self.due {
@@ -87,7 +92,7 @@ impl Keeping {
     }
 }
 
-/// How often a process that receives no signals checks whether its workers have ended.
+/// How often a process that has been told to finish checks whether its workers have ended.
 const LOOK: Duration = Duration::from_millis(50);
 
 /// Serves the configuration until told to end. `started` is called once connections are accepted.
@@ -422,7 +427,8 @@ fn obey(
             warning("The master is gone: finishing as after SIGUSR1");
             asked.get_or_insert_with(Instant::now);
         }
-        match signals.wait(LOOK) {
+        // Signals wake this thread, and nothing else is urgent before one has come.
+        match signals.wait(if asked.is_some() { LOOK } else { keeping.pause().max(LOOK) }) {
             Some(signal @ (Signal::Term | Signal::Int)) => {
                 handle.stop();
                 handle.wait();

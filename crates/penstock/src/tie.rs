@@ -5,7 +5,7 @@
 use crate::version;
 use penstock_config::model::Source;
 use penstock_proxy::handover;
-use penstock_sys::Spares;
+use penstock_sys::{Signal, Spares};
 use rustix::{
     event::{PollFd, PollFlags, poll},
     net::{
@@ -234,6 +234,8 @@ impl Tie {
                 serve(client, rights);
             }
             flag.store(true, Ordering::Release);
+            // The main thread waits for signals, and may not look at the flag for a second.
+            let _ = penstock_sys::kill(std::process::id() as i32, Signal::Usr1.number());
         })?;
         Ok(gone)
     }

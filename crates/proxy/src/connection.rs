@@ -142,6 +142,7 @@ pub(crate) struct Alive {
 impl Alive {
     /// Registers the calling task.
     pub async fn register(worker: Rc<Worker>) -> Alive {
+        worker.arrivals.notify_one();
         let key = poll_fn(|cx| Poll::Ready(worker.connections.borrow_mut().insert(cx.waker().clone()))).await;
         Alive { worker, key }
     }

@@ -91,7 +91,7 @@ async fn serve(
     let mut acceptors: Vec<_> = listeners.into_iter().map(spawn).collect();
     let logger = worker.clone();
     task::spawn(&worker, Who::Worker, async move { logger.logger.run(&logger.clock).await });
-    task::spawn(&worker, Who::Worker, purge_pools(worker.clone()));
+    task::spawn(&worker, Who::Worker, keep_house(worker.clone()));
     task::spawn(&worker, Who::Worker, penstock_tls::drive_engine());
     task::spawn(&worker, Who::Worker, report_engine(worker.clone()));
     if worker.id == 0 {
@@ -163,24 +163,28 @@ async fn drain(worker: &Worker, acceptors: Vec<JoinHandle<()>>) {
     worker.check_drained();
 }
 
-/// Inspects the idle connections to servers, once a second.
-async fn purge_pools(worker: Rc<Worker>) {
+/// Inspects the idle connections to servers and publishes the engine's report, once a second: the only thing that an idle worker wakes
+/// up for.
+async fn keep_house(worker: Rc<Worker>) {
     loop {
+        worker.shared.engines.publish(worker.id);
         tokio::time::sleep(Duration::from_secs(1)).await;
         worker.pool.purge();
         worker.muxes.purge();
     }
 }
 
-/// Publishes the engine's report for other threads, for as long as the worker runs.
+/// Publishes the engine's report for other threads while clients come.
 async fn report_engine(worker: Rc<Worker>) {
     loop {
-        worker.shared.engines.publish(worker.id);
+        worker.arrivals.notified().await;
         tokio::time::sleep(ENGINE_REPORT_INTERVAL).await;
+        worker.shared.engines.publish(worker.id);
     }
 }
 
-/// How old the published report of the engine may be. Its counters belong to this thread; others see a copy.
+/// How old the published report of the engine may be while clients come; without them, a second. Its counters belong to this thread;
+/// others see a copy.
 const ENGINE_REPORT_INTERVAL: Duration = Duration::from_millis(200);
 
 /// Binds the thread to the CPUs that `cpu-map` assigns to it.

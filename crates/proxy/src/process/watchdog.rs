@@ -13,8 +13,9 @@ use std::{fmt::Write, sync::Arc, time::Duration};
 /// was not scheduled, is not the worker's fault. Turns have a budget of a quarter of a millisecond.
 const STUCK: Duration = Duration::from_secs(1);
 
-/// How often the watchdog looks.
+/// How often the watchdog looks, and how often when all workers are idle.
 const INTERVAL: Duration = Duration::from_millis(200);
+const IDLE: Duration = Duration::from_secs(1);
 
 /// A worker that is between turns, and used less CPU time than this between two looks, is idle.
 const WAITING: Duration = Duration::from_millis(20);
@@ -32,15 +33,17 @@ fn watch(handle: &Handle) {
     let shared: &Arc<Shared> = handle.shared();
     let mut seen = vec![Seen::default(); shared.pulses.len()];
     while !handle.has_ended() {
+        let mut is_busy = false;
         for (id, (pulse, seen)) in shared.pulses.iter().zip(&mut seen).enumerate() {
             let thread = pulse.thread();
             let Some(used) = penstock_sys::thread_cpu_time(thread).filter(|_| thread != 0) else { continue };
+            is_busy |= used.saturating_sub(seen.last) >= WAITING || !pulse.steps().is_multiple_of(2);
             let spent = seen.look(pulse.steps(), used);
             if spent >= STUCK {
                 stuck(shared, id, thread, pulse, spent);
             }
         }
-        std::thread::sleep(INTERVAL);
+        std::thread::sleep(if is_busy { INTERVAL } else { IDLE });
     }
 }
 

@@ -47,6 +47,8 @@ pub(crate) struct Worker {
     pub accepted_enough: tokio::sync::watch::Sender<bool>,
     /// Notified when the worker is draining and its last connection has ended.
     pub drained: tokio::sync::Notify,
+    /// Notified when a client has connected.
+    pub arrivals: tokio::sync::Notify,
     /// Spare descriptors, released when no others are left, so that an operator can still reach the stats page to find
     /// out why.
     reserve: Spares,
@@ -81,6 +83,7 @@ impl Worker {
             draining: Cell::new(false),
             accepted_enough: tokio::sync::watch::Sender::new(false),
             drained: tokio::sync::Notify::new(),
+            arrivals: tokio::sync::Notify::new(),
             reserve: Spares::new(RESERVE),
             exhaustion_told: Cell::new(0),
             random: Cell::new(random::seed(id)),
