@@ -24,6 +24,7 @@ PENSTOCK_TESTS=mutate PENSTOCK_BIN=$PWD/target/release/penstock run cargo test -
 run scripts/interop.py
 run scripts/endurance.py
 run scripts/runtime.py target/release/penstock
+run scripts/memory.py --count 300 --commits 60 --lines 20000
 run scripts/runtime-clients.py
 run scripts/replacement.py --check --rounds 10
 run scripts/memcheck.sh
