@@ -21,6 +21,8 @@ pub struct RequestHead {
     target: Vec<u8>,
     parts: Parts,
     version: Version,
+    /// The minor version of a request line that says more than 1.1, as a digit.
+    minor: Option<u8>,
     /// The target was put together from HTTP/2's pseudo-header fields.
     assembled: bool,
 }
@@ -51,6 +53,7 @@ impl RequestHead {
         self.target.clear();
         self.parts = Parts::default();
         self.version = Version::Http11;
+        self.minor = None;
         self.assembled = false;
     }
 
@@ -167,6 +170,7 @@ impl RequestHead {
             return Err(Error::StartLine);
         };
         self.version = Version::parse(version)?;
+        self.minor = version.last().copied().filter(|minor| *minor > b'1');
         self.take_start_line(method, target, if limits.lenient { is_lenient_target } else { is_target })
     }
 
@@ -257,6 +261,15 @@ impl RequestHead {
     /// The version.
     pub fn version(&self) -> Version {
         self.version
+    }
+
+    /// The version as the request line had it, which may be higher than the one it is treated as.
+    pub fn received_version(&self) -> [u8; 8] {
+        let mut text = *self.version.as_str().as_bytes().first_chunk().expect("each has as many letters");
+        if let Some(minor) = self.minor {
+            text[7] = minor;
+        }
+        text
     }
 
     /// The path and the query, `*` for the asterisk form; empty for CONNECT and for an absolute target without a path.

@@ -233,7 +233,7 @@ impl RequestLine {
         self.bytes.extend_from_slice(head.target());
         self.target = self.bytes.len();
         self.bytes.push(b' ');
-        self.bytes.extend_from_slice(head.version().as_str().as_bytes());
+        self.bytes.extend_from_slice(&head.received_version());
         self.bytes.truncate(max);
         (self.method, self.target) = (self.method.min(max), self.target.min(max));
     }

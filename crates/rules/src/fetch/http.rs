@@ -140,7 +140,7 @@ pub(super) const TABLE: &[FetchSpec] = &[
         Ok(all_binary(&request(ctx)?.fields))
     }),
     one("req.ver", &[], Str, REQUEST, "The request's version: 1.0, 1.1, 2.0.", |ctx, _| {
-        Ok(Value::str(&request(ctx)?.version().as_str().as_bytes()[5..]))
+        Ok(Value::string(request(ctx)?.received_version()[5..].to_vec()))
     }),
     one("http_auth", LIST, Bool, REQUEST, "Whether the request's login is in a userlist.", |ctx, args| {
         Ok(Value::Bool(login(ctx, args)?.is_some()))
