@@ -164,6 +164,7 @@ async fn to_backend(conn: &mut Conn, client: &mut Raw, x: &mut Exchange, backend
     };
     let _in_use = InUse::of(worker.cells(slot.server()));
     persistence::remember(conn, x, slot.server(), Stage::Raw);
+    x.txn.response_begins();
     finish::tcp_as_soon_as(conn, x);
     let mut server = Raw::new(stream, worker.clone(), false);
     transfer(conn, client, x, &mut server, proxy, &slot).await;

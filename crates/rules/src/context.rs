@@ -110,10 +110,12 @@ pub struct Session {
 pub struct Txn {
     /// Variables of scope `txn`.
     pub vars: Store,
-    /// Variables of scope `req`, dropped once the request has been forwarded.
+    /// Variables of scope `req`, dropped when the response begins.
     pub req_vars: Store,
     /// Variables of scope `res`.
     pub res_vars: Store,
+    /// Whether the response has begun: which of the two scopes rules can use.
+    pub(crate) responding: bool,
     /// Assignments by the `set-var` converter, deferred because the variables were borrowed.
     pub(crate) pending: RefCell<Vec<crate::vars::Assignment>>,
     /// What `content` and `http-request` rules track.
@@ -208,9 +210,11 @@ impl Txn {
         self.dst.or(conn.destination())
     }
 
-    /// Called once the request has been forwarded: drops the variables of scope `req`.
-    pub fn request_forwarded(&mut self) {
+    /// Called when a response begins, a server's or one made here: drops the variables of scope `req`, and lets rules use
+    /// those of scope `res`.
+    pub fn response_begins(&mut self) {
         self.req_vars.clear();
+        self.responding = true;
     }
 }
 

@@ -1,7 +1,10 @@
 //! Variables: named values that last as long as a process, a session, a transaction, a request, a response or a health
 //! check.
 
-use crate::{context::Context, value::Value};
+use crate::{
+    context::{Context, Phase},
+    value::Value,
+};
 use std::{
     collections::BTreeMap,
     sync::{Arc, Mutex, PoisonError, RwLock},
@@ -16,7 +19,7 @@ pub enum Scope {
     Sess,
     /// `txn.`: a request and its response.
     Txn,
-    /// `req.`: until the request has been forwarded.
+    /// `req.`: until the response begins.
     Req,
     /// `res.`: while the response is processed.
     Res,
@@ -172,6 +175,9 @@ impl<'a> Context<'a> {
         if let Some(pending) = self.txn.pending.borrow().iter().rev().find(|a| a.var == *var) {
             return pending.value.clone();
         }
+        if !self.reaches(var.scope) {
+            return None;
+        }
         match var.scope {
             Scope::Proc => var.shared.as_ref()?.0.read().ok()?.clone(),
             Scope::Sess => self.session.vars.get(var.id).map(Value::borrowed),
@@ -182,8 +188,24 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// Sets a variable, or removes it with `None`.
+    /// Whether variables of a scope exist at this moment, as in HAProxy: those of a request and its response do not in
+    /// rules of the connection, and of `req` and `res` there is one at a time.
+    pub(crate) fn reaches(&self, scope: Scope) -> bool {
+        let served = self.phase != Phase::Before;
+        match scope {
+            Scope::Proc | Scope::Sess => true,
+            Scope::Txn => served,
+            Scope::Req => served && !self.txn.responding,
+            Scope::Res => served && self.txn.responding,
+            Scope::Check => self.session.check_vars.is_some(),
+        }
+    }
+
+    /// Sets a variable, or removes it with `None`. Without effect on one that cannot be reached now.
     pub fn set_var(&mut self, var: &VarRef, value: Option<Value<'static>>) {
+        if !self.reaches(var.scope) {
+            return;
+        }
         let store = match var.scope {
             Scope::Proc => {
                 if let Some(Ok(mut slot)) = var.shared.as_ref().map(|shared| shared.0.write()) {
@@ -206,9 +228,10 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// Whether the conditions of an assignment hold.
+    /// Whether a variable can be reached, and the conditions of an assignment hold.
     pub(crate) fn may_assign(&self, var: &VarRef, conditions: &[Condition], new: &Value<'_>) -> bool {
-        conditions.iter().all(|condition| condition.allows(var.scope, self.var(var).as_ref(), new))
+        self.reaches(var.scope)
+            && conditions.iter().all(|condition| condition.allows(var.scope, self.var(var).as_ref(), new))
     }
 
     /// Makes the deferred assignments of converters.

@@ -150,7 +150,7 @@ fn variables_live_as_long_as_their_scope() {
     let mut stage = Stage::request(GET);
     stage.http_request(&compiled);
     assert_eq!(stage.request.as_ref().unwrap().fields.get(b"x"), Some(&b"strp"[..]));
-    stage.txn.request_forwarded();
+    stage.txn.response_begins();
     stage.request = None;
     stage.response = Some(penstock_http::ResponseHead::from_status(200));
     stage.with(|ctx| compiled.rules[ProxyId(0)].http_response.run(ctx, 0));

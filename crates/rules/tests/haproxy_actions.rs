@@ -331,7 +331,7 @@ fn responses_are_changed_as_haproxy_changes_them() {
         let mut stage = Stage::request(REQUEST);
         let rules = &compiled.rules[compiled.proxy(&format!("f{at}"))];
         stage.with(|ctx| rules.http_request.run(ctx, 0));
-        stage.txn.request_forwarded();
+        stage.txn.response_begins();
         stage.request = None;
         let mut head = ResponseHead::from_status(200);
         head.fields.append(b"content-length", b"6").unwrap();

@@ -242,7 +242,7 @@ pub(super) async fn forward(
         keep_body(live.x, &mut request, buffers);
         return Err(Ended::Retry(Reason::Status));
     }
-    live.x.txn.request_forwarded();
+    live.x.txn.response_begins();
     let has_body = !matches!(framing, Framing::None | Framing::Tunnel) && !live.x.wants_head_only();
     live.x.response_announced = match framing {
         Framing::Length(length) if has_body => Some(length),

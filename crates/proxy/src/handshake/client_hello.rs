@@ -12,7 +12,7 @@ use crate::{
     worker::turn,
 };
 use penstock_config::model::ProxyId;
-use penstock_rules::Verdict;
+use penstock_rules::{Phase, Verdict};
 use std::future::poll_fn;
 
 /// How a connection continues after its ClientHello.
@@ -38,6 +38,7 @@ pub(crate) async fn decide(conn: &mut Conn, socket: Socket) -> Decided {
         let verdict = {
             let mut context = context(&worker, conn, &mut x, Stage::Raw);
             context.input.complete = complete;
+            context.phase = Phase::During;
             rules.run(&mut context, from)
         };
         std::mem::swap(&mut x.body, &mut client.input);

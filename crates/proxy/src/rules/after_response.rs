@@ -7,6 +7,7 @@ use penstock_rules::Verdict;
 /// Runs `http-after-response` on any response; returns whether no rule failed.
 pub(crate) fn run(conn: &mut Conn, x: &mut Exchange) -> bool {
     let worker = conn.worker.clone();
+    x.txn.response_begins();
     for proxy in x.backend.into_iter().chain((x.backend != Some(conn.frontend)).then_some(conn.frontend)) {
         let rules = &worker.shared.program.of(proxy).http_after_response;
         if !rules.is_empty() {

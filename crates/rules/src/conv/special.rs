@@ -149,7 +149,11 @@ pub(super) const TABLE: &[ConvSpec] = &[
         Any,
         "Forgets a variable, and gives the sample on.",
         |ctx, value, args| {
-            ctx.txn.pending.borrow_mut().push(Assignment { var: args.var(0)?.clone(), value: None });
+            let var = args.var(0)?;
+            if !ctx.reaches(var.scope) {
+                return None;
+            }
+            ctx.txn.pending.borrow_mut().push(Assignment { var: var.clone(), value: None });
             Some(value)
         },
     ),
