@@ -209,9 +209,9 @@ impl Op {
             Op::Read(data) => table.value(entry, data, index, now),
             Op::Kbytes(data) => table.value(entry, data, index, now).map(|bytes| bytes >> 10),
             Op::Increment(data, rate) => {
-                // If a table stores only the rate, the rate is returned.
+                // If a table stores only the rate, the rate is returned; if it stores neither, 0, as in HAProxy.
                 let rate = table.add(entry, rate, index, 1, now);
-                table.add(entry, data, index, 1, now).or(rate)
+                table.add(entry, data, index, 1, now).or(rate).or(Some(0))
             }
             Op::Clear(data) => table.set(entry, data, index, 0),
             Op::Trackers => Some(entry.trackers().into()),
