@@ -444,8 +444,8 @@ impl Address {
                 _ => None,
             },
             Address::DstPort | Address::SrcPort => {
-                let port = value.to_int().and_then(|port| u16::try_from(port).ok());
-                port.map(|port| SocketAddr::new(known.ip(), port))
+                // As in HAProxy, of a number that is no port the lower 16 bits count.
+                value.to_int().map(|port| SocketAddr::new(known.ip(), port as u16))
             }
         };
         match self {

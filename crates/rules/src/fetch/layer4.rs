@@ -32,8 +32,9 @@ pub(super) const TABLE: &[FetchSpec] = &[
     one("bc_err_str", &[], Str, SERVER, "The error on the server's connection, in words.", |ctx, _| {
         words(server_conn(ctx)?.error)
     }),
-    one("bc_http_major", &[], Int, SERVER, "1 or 2 for the HTTP spoken with the server, 0 for raw.", |ctx, _| {
-        int(server_conn(ctx)?.http_major)
+    one("bc_http_major", &[], Int, SERVER, "1 or 2 for the HTTP spoken with the server.", |ctx, _| {
+        let spoken = server_conn(ctx)?.http_major;
+        if backend(ctx)?.http { major(spoken) } else { Err(Missing::Absent) }
     }),
     one("bc_src", &[], Addr, SERVER, "Our address towards the server.", |ctx, _| ip(server_conn(ctx)?.src)),
     one("bc_src_port", &[], Int, SERVER, "Our port towards the server.", |ctx, _| port(server_conn(ctx)?.src)),
@@ -78,8 +79,8 @@ pub(super) const TABLE: &[FetchSpec] = &[
     one("fc_fackets", &[], Int, CLIENT, "Forward acknowledgements, as the kernel counts them.", |ctx, _| {
         tcp(ctx, |info| info.fackets)
     }),
-    one("fc_http_major", &[], Int, CLIENT, "1 or 2 for the HTTP spoken with the client, 0 for raw.", |ctx, _| {
-        int(ctx.conn.http_major)
+    one("fc_http_major", &[], Int, CLIENT, "1 or 2 for the HTTP spoken with the client.", |ctx, _| {
+        major(ctx.conn.http_major)
     }),
     one("fc_lost", &[], Int, CLIENT, "Segments lost, as the kernel counts them.", |ctx, _| tcp(ctx, |info| info.lost)),
     one("fc_pp_authority", &[], Str, CLIENT, "The authority in the PROXY header.", |ctx, _| {
@@ -144,8 +145,9 @@ fn ip<'c>(addr: Option<SocketAddr>) -> Fetched<'c> {
     addr.map(|addr| Value::ip(addr.ip())).ok_or(Missing::Absent)
 }
 
+/// As in HAProxy, port 0, which only a rule can have set, is none.
 fn port<'c>(addr: Option<SocketAddr>) -> Fetched<'c> {
-    int(addr.ok_or(Missing::Absent)?.port())
+    int(addr.map(|addr| addr.port()).filter(|port| *port != 0).ok_or(Missing::Absent)?)
 }
 
 fn text(text: &str) -> Fetched<'_> {
@@ -172,6 +174,11 @@ fn words<'c>(error: (u32, &'static str)) -> Fetched<'c> {
 
 fn server_conn<'c>(ctx: &'c Context<'_>) -> Result<&'c ServerConnFacts, Missing> {
     ctx.server_conn.ok_or(Missing::Absent)
+}
+
+/// As in HAProxy, a connection on which no HTTP is spoken (0) has no version of it.
+fn major<'c>(version: u8) -> Fetched<'c> {
+    if version == 0 { Err(Missing::Absent) } else { int(version) }
 }
 
 /// The backend, or the frontend while none is chosen for the request.
