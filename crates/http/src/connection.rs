@@ -73,12 +73,14 @@ impl Connection {
 /// names (RFC 9110 section 7.6.1), and offers to go on in a protocol that carries HTTP (see [`may_upgrade_to`]).
 ///
 /// This happens before the first rule: what a rule sets afterwards is ours, and a client cannot have it dropped by naming it
-/// (CVE-2022-31813). `Connection` itself stays for rules to see.
+/// (CVE-2022-31813). `Connection` itself stays for rules to see, without `close` and `keep-alive`, as in HAProxy: what these
+/// mean has been noted.
 ///
 /// A field of [`Known`] that is not itself about the connection stays even when named: `Connection: X-Forwarded-For` is a
 /// known trick to have a proxy drop what the proxy before it said.
 pub fn receive_hop_by_hop(fields: &mut Fields) {
-    if fields.has(Known::Connection) && Connection::of(fields).others {
+    let connection = if fields.has(Known::Connection) { Connection::of(fields) } else { Connection::default() };
+    if connection.others {
         let mut named: Vec<Vec<u8>> = Vec::new();
         for option in fields.all_known(Known::Connection).flat_map(list) {
             let option = option.to_ascii_lowercase();
@@ -87,6 +89,9 @@ pub fn receive_hop_by_hop(fields: &mut Fields) {
             }
         }
         fields.remove_if(|field| named.iter().any(|name| name == field.name));
+    }
+    if connection.close || connection.keep_alive {
+        forget_persistence(fields);
     }
     if fields.all_known(Known::Upgrade).flat_map(list).any(|protocol| !may_upgrade_to(protocol)) {
         let left: Vec<&[u8]> =
@@ -97,6 +102,21 @@ pub fn receive_hop_by_hop(fields: &mut Fields) {
             fields.append(b"upgrade", &left).expect("parts of a valid value make a valid value");
         }
     }
+}
+
+/// Takes `close` and `keep-alive` out of `Connection`, and the field with them where nothing else is left.
+fn forget_persistence(fields: &mut Fields) {
+    let noted = |option: &[u8]| option.eq_ignore_ascii_case(b"close") || option.eq_ignore_ascii_case(b"keep-alive");
+    for position in (0..fields.len()).rev() {
+        let field = fields.at(position).expect("a position below the length");
+        if Known::of(field.name) != Known::Connection || !list(field.value).any(noted) {
+            continue;
+        }
+        let left: Vec<&[u8]> = list(field.value).filter(|option| !noted(option)).collect();
+        let left = left.join(&b", "[..]);
+        fields.set_value_at(position, &left).expect("parts of a valid value make a valid value");
+    }
+    fields.remove_if(|field| field.name == b"connection" && field.value.is_empty());
 }
 
 /// Whether a connection may be handed over to this protocol (`Upgrade`, and `:protocol` of HTTP/2's extended CONNECT).
