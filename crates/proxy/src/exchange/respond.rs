@@ -142,8 +142,8 @@ fn builtin(head: &mut ResponseHead, status: u16) -> Vec<u8> {
 fn page_reason(status: u16) -> Option<&'static str> {
     match status {
         400 => Some("Bad request"),
-        408 => Some("Request Time-out"),
-        504 => Some("Gateway Time-out"),
+        413 => Some("Payload Too Large"),
+        502 => Some("Bad Gateway"),
         _ => None,
     }
 }
