@@ -107,9 +107,9 @@ pub(crate) fn framing_to_client(x: &mut Exchange, framing: Framing) -> Framing {
     if x.wants_head_only() || matches!(status, 204 | 304) {
         return Framing::None;
     }
-    if x.request.method() == b"HEAD" {
-        // The length is that of a body that the server was not asked for: a client that waited for it would mistake the
-        // next response for it.
+    if x.request.method() == b"HEAD" || framing == Framing::None {
+        // The length is that of a body that the server was not asked for, or that its status did not have: a client that
+        // waited for it would mistake the next response for it.
         x.response.fields.remove_known(Known::TransferEncoding);
         x.response.fields.set(b"content-length", b"0").expect("a name and a number");
     }
