@@ -19,7 +19,7 @@ static RULES: LazyLock<Vec<(Regex, &'static str)>> = LazyLock::new(|| {
         rule(r"\b(curl|nghttp2)/\d+(\.\d+)+", "$1/VERSION"),
         // Versions of openssl differ in blanks.
         rule(r"\b(CN|C|O) = ", "$1="),
-        rule(r"(TCP4 \S+ \S+) \d+ \d+$", "$1 PORT PORT"),
+        rule(r"(TCP4 \S+ \S+) \d+ \d+($|\\r\\n)", "$1 PORT PORT$2"),
         rule(r"(family 11 \S+ \S+) \d+ \d+", "$1 PORT PORT"),
         rule(r"(, check duration:) \d+ms", "$1 MS"),
     ]

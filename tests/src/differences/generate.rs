@@ -54,7 +54,12 @@ fn http(dice: &mut Dice) -> Case {
     if dice.chance(60) {
         case.blocks.extend(traffic::answers(dice));
     }
-    case.blocks.extend((0..=dice.below(3)).map(|_| traffic::step(dice)));
+    let told = case.blocks.clone();
+    case.blocks.extend((0..=dice.below(3)).map(|_| traffic::step(&told, dice)));
+    // What comes first, the end of a half-closed client or the server's answer, would decide.
+    if case.lines.iter().any(|(_, l)| l == "option abortonclose") {
+        case.blocks.iter_mut().for_each(|b| b.lines.retain(|l| l != "shutdown"));
+    }
     case
 }
 
@@ -124,7 +129,11 @@ fn tcp(dice: &mut Dice) -> Case {
         }
         match section {
             Section::Front => add(section, "default_backend k§".to_owned()),
-            _ => add(section, format!("server s1 {{{{origin o§}}}}{}", lines::server_words(dice))),
+            // A check would be one more connection that the script of a raw origin shows.
+            _ => add(
+                section,
+                format!("server s1 {{{{origin o§}}}}{}", lines::server_words(dice).replace(" check ", " ")),
+            ),
         }
     }
     name_acls(&mut case, dice);

@@ -17,8 +17,10 @@ use crate::scenario::Scenario;
 /// What became of a case.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// Nothing differs, or what does is explained.
+    /// Nothing differs.
     Same,
+    /// What differs is explained by the table of known differences.
+    Explained,
     /// What clients, origins or the log received: lines of HAProxy's alone begin with `- `, of penstock's alone with `+ `.
     Differs(Vec<String>),
 }
@@ -243,8 +245,14 @@ impl Judge {
             (Ok(theirs), Ok(ours)) if theirs.ended.is_none() && ours.ended.is_none() => {
                 let theirs = split(&theirs, &owners, cases.len());
                 let ours = split(&ours, &owners, cases.len());
-                let pairs = theirs.iter().zip(&ours).zip(cases);
-                pairs.map(|((theirs, ours), case)| self.verdict(case, theirs, ours)).collect()
+                let all = theirs.iter().zip(&ours).zip(cases);
+                let verdicts: Vec<_> = all.map(|((theirs, ours), case)| self.verdict(case, theirs, ours)).collect();
+                let all = verdicts.into_iter().zip(cases);
+                all.map(|(verdict, case)| match verdict {
+                    Verdict::Differs(lines) => self.without_known(case).unwrap_or(Verdict::Differs(lines)),
+                    verdict => verdict,
+                })
+                .collect()
             }
             (theirs, ours) if cases.len() == 1 => vec![of_the_dead(&theirs, &ours)],
             _ => {
@@ -261,7 +269,28 @@ impl Judge {
             return Verdict::Same;
         }
         let lines = difference(theirs, ours);
-        if self.known.explains(&text_of(case), &lines) { Verdict::Same } else { Verdict::Differs(lines) }
+        if self.known.explains(&text_of(case), &lines) { Verdict::Explained } else { Verdict::Differs(lines) }
+    }
+
+    /// A request that one program alone serves changes which server is next, what is counted and which connections are
+    /// open: behind a step whose difference is known, others differ as well. The verdict on the case without such
+    /// steps, if it has any.
+    fn without_known(&self, case: &Case) -> Option<Verdict> {
+        let with = |wanted: &dyn Fn(usize) -> bool| {
+            let blocks = case.blocks.iter().enumerate().filter(|(at, block)| !block.is_step() || wanted(*at));
+            Case { blocks: blocks.map(|(_, block)| block.clone()).collect(), ..case.clone() }
+        };
+        let steps: Vec<usize> = (0..case.blocks.len()).filter(|at| case.blocks[*at].is_step()).collect();
+        if steps.len() < 2 {
+            return None;
+        }
+        let is_known = |step: &usize| self.run(&[&with(&|at| at == *step)]) == [Verdict::Explained];
+        let known: Vec<usize> = steps.iter().copied().filter(is_known).collect();
+        match known.len() {
+            0 => None,
+            all if all == steps.len() => Some(Verdict::Explained),
+            _ => self.run(&[&with(&|at| !known.contains(&at))]).pop(),
+        }
     }
 }
 

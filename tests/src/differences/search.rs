@@ -76,7 +76,7 @@ fn looked_at(judge: &Judge, seed: u64, numbers: Range<u64>) -> Vec<(u64, Vec<(Ca
         let batch = generate::batch(seed, number);
         let judged = judge.judge(&batch);
         if shows() {
-            let differ = judged.iter().filter(|j| j.verdict != Verdict::Same).count();
+            let differ = judged.iter().filter(|j| matches!(j.verdict, Verdict::Differs(_))).count();
             let refused = judged.iter().filter(|j| !j.refusals.is_empty()).count();
             println!("batch {number}: {differ} differ, {refused} refused, {:.1?}", began.elapsed());
         }
@@ -173,7 +173,7 @@ fn shows() -> bool {
 fn differing(verdict: Verdict) -> Option<Vec<String>> {
     match verdict {
         Verdict::Differs(lines) => Some(lines),
-        Verdict::Same => None,
+        Verdict::Same | Verdict::Explained => None,
     }
 }
 

@@ -383,6 +383,9 @@ fn patterns_of(method: &str, dice: &mut Dice) -> String {
     out.join(" ")
 }
 
+/// Actions that write a target, or a path.
+const TARGETS: &[&str] = &["set-path", "set-pathq", "set-uri", "replace-path", "replace-pathq", "replace-uri"];
+
 /// An action with its arguments, if this list takes it.
 pub fn action(kind: Kind, dice: &mut Dice) -> String {
     let rows: Vec<_> = ACTIONS
@@ -405,6 +408,8 @@ pub fn action(kind: Kind, dice: &mut Dice) -> String {
     }
     let args = expand(row.args, dice, &mut |slot, dice| match slot {
         "method" => dice.pick(&["str", "beg", "end", "sub", "reg"]).to_owned(),
+        // An empty path, or one without a slash, is an intended difference: `rules/empty-path`, `rules/path-without-slash`.
+        "fmt" if TARGETS.contains(&row.name) => word(&format!("/{}", format(Moment::Rule(kind), dice))),
         slot => filler(slot, Moment::Rule(kind), dice).unwrap_or_else(|| format!("<{slot}>")),
     });
     let space = if args.is_empty() || row.args.starts_with('(') { "" } else { " " };

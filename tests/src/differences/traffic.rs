@@ -149,23 +149,33 @@ const ODD_FIELDS: &[&str] = &[
 
 const BODIES: &[&str] = &["abc", "a=1&b=2", "a=1&a=%20x;b=3", "{\"a\":1}", "x"];
 
-/// A step that asks for something.
-pub fn step(dice: &mut Dice) -> Block {
+/// A step that asks for something. `told` are the answers to `/told`.
+pub fn step(told: &[Block], dice: &mut Dice) -> Block {
     match dice.below(100) {
-        0..=6 => script(dice),
+        0..=6 => script(told, dice),
         7..=13 => over_http2(dice),
-        _ => request(dice),
+        _ => request(told, dice),
     }
 }
 
-fn request(dice: &mut Dice) -> Block {
+fn request(told: &[Block], dice: &mut Dice) -> Block {
     let mut head = "request b§".to_owned();
-    if dice.chance(6) {
+    let pipelined = dice.chance(6);
+    let watched = !pipelined && dice.chance(12);
+    let message = message(dice);
+    if pipelined && !ends_the_connection(&message[0], told) {
         head.push_str(" pipeline=2");
-    } else if dice.chance(12) {
+    } else if watched {
         head.push_str(" watch");
     }
-    Block::new(head, message(dice))
+    Block::new(head, message)
+}
+
+/// Whether the body of the answer to this request ends with the connection. Penstock goes on there, with chunks
+/// (`http/close-delimited-response`), and serves what HAProxy never reads.
+fn ends_the_connection(request_line: &str, told: &[Block]) -> bool {
+    request_line.contains("/close/")
+        || request_line.contains("/told") && told.iter().any(|answer| answer.lines.iter().any(|l| l == "until close"))
 }
 
 /// A request as lines of a scenario.
@@ -239,7 +249,7 @@ fn chunked(body: &str, dice: &mut Dice) -> Vec<String> {
 }
 
 /// A connection in pieces, half closed, or cut.
-fn script(dice: &mut Dice) -> Block {
+fn script(told: &[Block], dice: &mut Dice) -> Block {
     let text = message(dice);
     let split = text.iter().position(String::is_empty);
     let whole = match split {
@@ -264,6 +274,7 @@ fn script(dice: &mut Dice) -> Block {
             lines.push("shutdown".to_owned());
         }
         3 => lines.push(format!("send \\r\\n{whole}")),
+        4 if ends_the_connection(&text[0], told) => lines.push(format!("send {whole}")),
         4 => lines.push(format!("send {whole}GET /second HTTP/1.1\\r\\nHost: h\\r\\nConnection: close\\r\\n\\r\\n")),
         _ => lines.push(format!("send {}", whole.replacen("HTTP/1.1", "HTTP/1.0", 1))),
     }
