@@ -59,7 +59,8 @@ holds private keys: it is made with mode 0600, by the user that starts the proce
 `user` may not write to its directory, only at the start of a process that may. A process does not start with one that others than its owner and
 group may open, that is no regular file, or that is longer than 256 MiB; a change that would make it longer is made, but not kept, and the
 answer says so. So it is when the disk is full: then it is written together with the next change. Changes that belong together (the entries of a
-version, the parts of a certificate) are made together or not at all, even if the process was killed while it wrote them.
+version, the parts of a certificate) are made together or not at all, even if the process was killed while it wrote them. Each service needs a file of
+its own: one that starts with another's warns of it, takes the file over, and drops what does not belong to its configuration.
 
 **Ticket keys on disk.** Whoever has a ticket key can decrypt recorded connections of TLS 1.2 that were resumed with a ticket under it. A key that the third one after it has displaced is taken out of the file at
 once, by writing the file anew; where `user` may not write to the directory, only at the next start of a process that may. The blocks of the old

@@ -166,6 +166,13 @@ pub fn serve(
         Ok(changes) => changes,
         Err(why) => return fail(&why).into(),
     };
+    let is_heir = !flags.finish.is_empty() || !flags.terminate.is_empty() || flags.heir_of.is_some();
+    if let Some(changes) = &changes
+        && !is_heir
+        && matches!(reporter.occasion(), None | Some(Occasion::Start))
+    {
+        changes.warn_of_owner();
+    }
     // Errors are reported to the terminal until the process serves; only then does a background process stop writing to
     // it.
     let silence = match config.global.daemon.then(Silence::prepare).transpose() {

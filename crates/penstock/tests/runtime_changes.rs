@@ -401,3 +401,41 @@ fn ocsp_responses_and_ticket_keys_outlive_the_process_and_old_keys_leave_the_fil
     running.signal(TERM);
     running.end();
 }
+
+#[test]
+fn a_file_that_is_gone_or_another_service_uses_is_told_of() {
+    let service = Service::new("shared");
+    let running = service.start();
+    let map = service.map.display().to_string();
+    assert_eq!(service.ask(&format!("set map {map} / one")), "\n");
+    // Another service with the same file.
+    let config = std::fs::read_to_string(&service.config).unwrap();
+    let place = service.place.0.display().to_string();
+    let config = config.replace(&format!(":{}\n", service.port), &format!(":{}\n", free_port()));
+    let config: String = config.split_inclusive('\n').filter(|line| !line.contains(" ssl ")).collect();
+    let other = service.place.file("other.cfg", &config.replace(&format!("{place}/admin"), &format!("{place}/other")));
+    let log = service.place.0.join("other-said");
+    let stderr = std::fs::File::create(&log).unwrap();
+    let second = Running(common::penstock().args(["-db", "-f"]).arg(other).stderr(stderr).spawn().unwrap());
+    until("the other service has taken the file", || {
+        service.ask(&format!("set map {map} / two")).contains("Another process has taken over")
+    });
+    let told = std::fs::read_to_string(&log).unwrap();
+    let owner = children(running.id())[0];
+    assert!(told.contains(&format!("process {owner} uses the runtime-changes-file")), "{told}");
+    second.signal(TERM);
+    second.end();
+    // A reload has the file again, and says nothing about the process that it replaces.
+    service.reload(&running);
+    assert_eq!(service.ask(&format!("set map {map} / three")), "\n");
+    assert!(!said(&service.place).contains("uses the runtime-changes-file"), "{}", said(&service.place));
+    let changes = service.place.0.join("changes");
+    std::fs::rename(&changes, service.place.0.join("moved")).unwrap();
+    let gone = service.ask(&format!("set map {map} / four"));
+    assert!(gone.contains("Nothing is changed:") && gone.contains("is gone, or is another file"), "{gone}");
+    std::fs::write(&changes, "").unwrap();
+    assert_eq!(service.ask(&format!("set map {map} / five")), gone);
+    assert!(service.get("/").contains("x: three\r\n"));
+    running.signal(TERM);
+    running.end();
+}

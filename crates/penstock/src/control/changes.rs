@@ -14,7 +14,7 @@ use penstock_config::model::Global;
 use penstock_control::{Certificates, Command, Level, PatternKind, Severity};
 use penstock_proxy::{Handle, Shared, certificates::AuthorityKind, read_at_most};
 use rustix::{
-    fs::{AtFlags, FlockOperation, Mode, OFlags, flock, fstat, openat, renameat, statat, unlinkat},
+    fs::{AtFlags, FileType, FlockOperation, Mode, OFlags, flock, fstat, openat, renameat, statat, unlinkat},
     io::Errno,
 };
 use std::{
@@ -164,6 +164,29 @@ impl Changes {
         Ok(())
     }
 
+    /// Warns of a process that still uses the file, and is not one that this process is to replace.
+    pub fn warn_of_owner(&self) {
+        let Some(line) = self.first_line() else { return };
+        let owner = String::from_utf8_lossy(&line)
+            .split([',', ' '])
+            .find_map(|word| word.parse::<u32>().ok().filter(|_| word.len() == 10));
+        if let Some(owner) = owner.filter(|owner| *owner != std::process::id() && self.is_open_in(*owner)) {
+            warning(format!(
+                "process {owner} uses the runtime-changes-file '{}' as well, and can change nothing at run time once this one serves: give \
+                 each service a file of its own",
+                self.path.display()
+            ));
+        }
+    }
+
+    /// Whether a process has the file open, as far as this process may know.
+    fn is_open_in(&self, process: u32) -> bool {
+        let Ok(ours) = self.file.metadata() else { return false };
+        let descriptors = std::fs::read_dir(format!("/proc/{process}/fd")).into_iter().flatten().flatten();
+        let mut open = descriptors.filter_map(|entry| std::fs::metadata(entry.path()).ok());
+        open.any(|file| (file.dev(), file.ino()) == (ours.dev(), ours.ino()))
+    }
+
     /// Makes the changes in a process that does not serve yet. Those that cannot be made any more are dropped.
     pub fn make(&mut self, handle: &Handle) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
@@ -246,10 +269,13 @@ impl Changes {
                 Err(e) => return Err(format!("The file of runtime changes cannot be locked: {e}")),
             }
         }
-        let is_theirs = self.first_line() != self.found || fstat(&self.file).is_ok_and(|facts| facts.st_nlink == 0);
+        let is_theirs = self.first_line() != self.found;
         let refused = match self.found.as_deref() == Some(self.mark.as_bytes()) {
             _ if is_theirs => {
                 "Another process has taken over, which would not know of this change: send it there.".to_owned()
+            }
+            _ if self.is_elsewhere() => {
+                format!("Nothing is changed: '{}' is gone, or is another file by now.", self.path.display())
             }
             true => return Ok(()),
             // There was no room for the first line when this process began to serve.
@@ -260,6 +286,19 @@ impl Changes {
         };
         self.unlock();
         Err(refused)
+    }
+
+    /// Whether the next process would not read this file, but another one or none.
+    fn is_elsewhere(&self) -> bool {
+        let Some(name) = self.path.file_name() else { return true };
+        match (statat(&self.directory, name, AtFlags::SYMLINK_NOFOLLOW), fstat(&self.file)) {
+            // What it leads to may be out of reach after `chroot`.
+            (Ok(there), _) if FileType::from_raw_mode(there.st_mode) == FileType::Symlink => false,
+            (Ok(there), Ok(ours)) => (there.st_dev, there.st_ino) != (ours.st_dev, ours.st_ino),
+            (Err(Errno::NOENT), _) => true,
+            // The directory may be closed to `user`.
+            _ => false,
+        }
     }
 
     /// Writes what a command did, if it is to be kept.
