@@ -132,6 +132,7 @@ pub(crate) fn references(config: &Config, diagnostics: &mut Diagnostics) {
             }
         }
         if proxy.kind.has_backend() {
+            external_check(config, proxy, diagnostics);
             servers(config, &names, proxy, diagnostics);
         }
     }
@@ -212,6 +213,35 @@ fn listeners(config: &Config, diagnostics: &mut Diagnostics) {
                 .warning(address.span, format!("port {port} of this address is already listened on"))
                 .hint(format!("connections would be dealt out between this line and line {line}"));
         }
+    }
+}
+
+/// `option external-check` needs a program, and permission to run it.
+fn external_check(config: &Config, proxy: &Proxy, diagnostics: &mut Diagnostics) {
+    if !matches!(proxy.check, CheckKind::External) {
+        return;
+    }
+    let name = &proxy.name;
+    if config.global.external_check.is_none() {
+        diagnostics
+            .error(
+                proxy.span,
+                format!("'{name}' has 'option external-check', but the global section does not allow it"),
+            )
+            .hint("add 'external-check' to the global section");
+    }
+    if proxy.external_command.is_none() {
+        diagnostics
+            .error(proxy.span, format!("'{name}' has 'option external-check', but no program"))
+            .hint("add 'external-check command PROGRAM'");
+    }
+    if !config.global.may_start_programs {
+        diagnostics
+            .warning(
+                proxy.span,
+                format!("the external checks of '{name}' will fail: the process may not start programs"),
+            )
+            .hint("add 'insecure-fork-wanted' to the global section");
     }
 }
 

@@ -16,7 +16,9 @@ pub use account::{Group, User, group, user};
 pub use clock::local_offset;
 pub use datagram::{SEGMENTS_MAX, send_segments};
 pub use memory::{Poisonable, poison};
-pub use process::{Forked, Silence, chroot, drop_to, exec, fork, is_root, kill, new_session, reap, unblock_signals};
+pub use process::{
+    Forked, Silence, chroot, confine, drop_to, exec, fork, is_root, kill, new_session, reap, unblock_signals,
+};
 pub use signal::{Signal, Signals};
 pub use socket::{adopt, adopt_listener, inheritable};
 pub use sockopt::{forget_on_close, set_bind_address_no_port, set_defer_accept, set_fast_open, tcp_info};

@@ -21,6 +21,8 @@ pub fn compile(proxy: &Proxy, id: ProxyId, compiler: &mut Compiler<'_>) -> Scrip
         CheckKind::Pgsql(user) => protocol::pgsql(user),
         CheckKind::Redis => protocol::redis(),
         CheckKind::Ldap => protocol::ldap(),
+        // A program decides; nothing is connected to.
+        CheckKind::External => Script::default(),
         CheckKind::Tcp => compile_tcp(proxy, id, compiler),
         CheckKind::Http { method, uri, version } => {
             compile_http(proxy, id, [method.as_deref(), uri.as_deref(), version.as_deref()], compiler)

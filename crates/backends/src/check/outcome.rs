@@ -19,6 +19,9 @@ pub enum Verdict {
     L7Response,
     L7Status,
     Unchanged,
+    ProgramPassed,
+    ProgramFailed,
+    ProgramTimeout,
 }
 
 /// The effect of a result on a server's health.
@@ -49,7 +52,7 @@ impl Verdict {
     pub fn effect(self) -> Effect {
         match self {
             Verdict::Initializing | Verdict::Unchanged => Effect::Neutral,
-            Verdict::L4Ok | Verdict::L6Ok | Verdict::L7Ok => Effect::Passed,
+            Verdict::L4Ok | Verdict::L6Ok | Verdict::L7Ok | Verdict::ProgramPassed => Effect::Passed,
             Verdict::L7Conditional => Effect::Conditional,
             _ => Effect::Failed,
         }
@@ -57,7 +60,9 @@ impl Verdict {
 
     /// Whether it was decided on data, so that it has a code.
     pub fn has_code(self) -> bool {
-        matches!(self, Verdict::L7Ok | Verdict::L7Conditional | Verdict::L7Status)
+        use Verdict as V;
+        let program = matches!(self, V::ProgramPassed | V::ProgramFailed | V::ProgramTimeout);
+        program || matches!(self, V::L7Ok | V::L7Conditional | V::L7Status)
     }
 
     /// The result with the name used in `ok-status` and similar settings.
@@ -97,6 +102,9 @@ impl Verdict {
             Verdict::L7Response => ("L7RSP", "Layer7 invalid response"),
             Verdict::L7Status => ("L7STS", "Layer7 wrong status"),
             Verdict::Unchanged => ("CHECKED", "No status change"),
+            Verdict::ProgramPassed => ("PROCOK", "External check passed"),
+            Verdict::ProgramFailed => ("PROCERR", "External check error"),
+            Verdict::ProgramTimeout => ("PROCTOUT", "External check timeout"),
         }
     }
 }

@@ -197,8 +197,17 @@ pub(super) const KEYWORDS: &[Entry] = &[
         g.zero_warning = true;
         Ok(())
     }),
-    Entry::accepted("insecure-fork-wanted", NONE, "Programs may be started", "none is").no(),
-    Entry::accepted("insecure-setuid-wanted", NONE, "Programs may gain rights", "none is started"),
+    Entry::new("insecure-fork-wanted", NONE, "The process may start programs, for 'option external-check'", |g, a| {
+        g.may_start_programs = a.on();
+        Ok(())
+    })
+    .no(),
+    Entry::accepted(
+        "insecure-setuid-wanted",
+        NONE,
+        "Programs may gain rights",
+        "the programs of checks never gain any",
+    ),
     Entry::new("mworker-max-reloads", ONE, "Number of reloads that an old worker survives", |g, a| {
         g.mworker_max_reloads = Some(a.number("a number of reloads", 0..=i32::MAX as u32)?);
         Ok(())
@@ -212,7 +221,18 @@ pub(super) const KEYWORDS: &[Entry] = &[
     Entry::accepted("unix-bind", SOME, "Settings of unix sockets", "give them on the 'bind' lines"),
     Entry::accepted("cluster-secret", ONE, "A secret shared by machines", "nothing is derived from it yet"),
     Entry::accepted("pp2-never-send-local", NONE, "Checks send PROXY headers too", "checks send LOCAL headers"),
-    Entry::accepted("external-check", between(0, 1), "Servers may be checked by programs", "no programs are started"),
+    Entry::new("external-check", between(0, 1), "Servers may be checked by programs", |g, a| {
+        // Of a later version: the program gets the environment of the process too.
+        let preserve = match a.take() {
+            None => false,
+            Some(word) if word.text == "preserve-env" => true,
+            Some(word) => {
+                return a.wrong(word, format!("'{}' is not expected", word.text), "only 'preserve-env' may follow");
+            }
+        };
+        g.external_check = Some(preserve);
+        Ok(())
+    }),
     Entry::accepted(
         "h1-accept-payload-with-any-method",
         NONE,

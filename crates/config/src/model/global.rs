@@ -31,6 +31,10 @@ pub struct Global {
     pub daemon: bool,
     /// `zero-warning`: a configuration with warnings does not start.
     pub zero_warning: bool,
+    /// `external-check`; true with `preserve-env`.
+    pub external_check: Option<bool>,
+    /// `insecure-fork-wanted`.
+    pub may_start_programs: bool,
     /// `-d`: requests and responses are shown on standard output.
     pub debug: bool,
     /// `master-worker`.

@@ -115,6 +115,10 @@ pub struct Proxy {
     pub options: Options,
     /// The kind of health check, besides connecting.
     pub check: CheckKind,
+    /// `external-check command`: the program that `option external-check` runs.
+    pub external_command: Option<String>,
+    /// `external-check path`: the program's `PATH`.
+    pub external_path: Option<String>,
     /// `http-check *`: the words after the keyword.
     pub http_check: Vec<Line>,
     /// `tcp-check *`: the words after the keyword.
@@ -235,6 +239,8 @@ impl Proxy {
             dynamic_cookie_key: None,
             options: Options::default(),
             check: CheckKind::Connect,
+            external_command: None,
+            external_path: None,
             http_check: Vec::new(),
             tcp_check: Vec::new(),
             http_reuse: HttpReuse::Safe,
@@ -323,6 +329,8 @@ pub enum CheckKind {
     Redis,
     /// `option ldap-check`.
     Ldap,
+    /// `option external-check`.
+    External,
 }
 
 /// The user that `option mysql-check` logs in as.

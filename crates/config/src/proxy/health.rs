@@ -3,7 +3,7 @@
 use super::draft::{Draft, Steps, is_step};
 use crate::{
     args::Args,
-    keyword::{ANYTHING, BACK, Keyword},
+    keyword::{ANYTHING, BACK, Keyword, ONE},
     model::CheckKind,
     span::Word,
 };
@@ -30,19 +30,15 @@ pub(super) const KEYWORDS: &[Entry] = &[
     tcp("tcp-check set-var", "Sets a variable"),
     tcp("tcp-check set-var-fmt", "Sets a variable from a format"),
     tcp("tcp-check unset-var", "Forgets a variable"),
-    Entry::refused(
-        "external-check command",
-        "The program that checks servers",
-        "no programs are started",
-        "use 'option httpchk' or 'option tcp-check'",
-    )
+    Entry::new("external-check command", ONE, "The program that 'option external-check' runs", |d, a| {
+        d.proxy.external_command = Some(a.text("a program")?);
+        Ok(())
+    })
     .at(BACK),
-    Entry::refused(
-        "external-check path",
-        "Where that program finds others",
-        "no programs are started",
-        "use 'option httpchk' or 'option tcp-check'",
-    )
+    Entry::new("external-check path", ONE, "The PATH of that program", |d, a| {
+        d.proxy.external_path = Some(a.text("a PATH")?);
+        Ok(())
+    })
     .at(BACK),
 ];
 

@@ -263,13 +263,7 @@ pub(super) const KEYWORDS: &[Entry] = &[
     }),
     check("option redis-check", NONE, "Health checks by a Redis PING", |d, _| kind(d, CheckKind::Redis)),
     check("option ldap-check", NONE, "Health checks by an anonymous LDAP bind", |d, _| kind(d, CheckKind::Ldap)),
-    Entry::refused(
-        "option external-check",
-        "Health checks by a program",
-        "no programs are started",
-        "use 'option httpchk' or 'option tcp-check'",
-    )
-    .at(BACK),
+    check("option external-check", NONE, "Health checks by a program", |d, _| kind(d, CheckKind::External)),
     Entry::refused(
         "option spop-check",
         "Health checks of SPOP agents",

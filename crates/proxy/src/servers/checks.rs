@@ -2,6 +2,7 @@
 //! answer is in `penstock_backends::check`; only this file has sockets and clocks. All tasks run on the first worker.
 
 mod agent;
+mod external;
 pub(crate) mod plans;
 
 use super::connect::open_socket;
@@ -18,7 +19,7 @@ use penstock_backends::check::{
     schedule::{first, interval, spread},
     script::{Connect, Kind},
 };
-use penstock_config::model::ServerPort;
+use penstock_config::model::{CheckKind, ServerPort};
 use penstock_http::proxy_protocol;
 use penstock_rules::Now;
 use std::io::{self, Write as _};
@@ -88,7 +89,10 @@ async fn watch(worker: Rc<Worker>, server: Arc<Server>, delay: Duration) {
                 now: Now { mono: worker.now_ms(), unix_us: worker.clock.unix_us() },
                 standing: shared.backends.standing(at, global.node.as_deref()),
             };
-            let outcome = probe(&worker, &server, Run::new(script.clone(), about)).await;
+            let outcome = match shared.config.proxies[at.proxy].check {
+                CheckKind::External => external::run(&worker, &server).await,
+                _ => probe(&worker, &server, Run::new(script.clone(), about)).await,
+            };
             let (took, now) = (started.elapsed(), std::time::Instant::now());
             let told = shared.config.proxies[at.proxy].options.log_health_checks;
             shared.backends.checked(at, &outcome, took, told, now);
