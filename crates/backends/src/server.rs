@@ -114,6 +114,8 @@ pub struct Server<E = ()> {
     asked: AtomicBool,
     /// Whether it is spoken to in TLS, provided that TLS is prepared.
     encrypted: AtomicBool,
+    /// Whether an operator has decided that.
+    encryption_decided: AtomicBool,
     /// The name that is resolved for it, if it has one.
     fqdn: ArcSwapOption<String>,
     running: AtomicBool,
@@ -234,6 +236,7 @@ impl<E> Server<E> {
             checked: AtomicBool::new(config.settings.check.enabled),
             asked: AtomicBool::new(config.settings.agent.is_some()),
             encrypted: AtomicBool::new(config.settings.tls.is_some()),
+            encryption_decided: AtomicBool::new(false),
             fqdn: ArcSwapOption::new(match &config.host {
                 ServerHost::Name(name) => Some(Arc::new(name.clone())),
                 _ => None,
@@ -289,6 +292,12 @@ impl<E> Server<E> {
     /// Uses TLS for new connections, or clear text.
     pub fn set_encrypted(&self, on: bool) {
         self.encrypted.store(on, Relaxed);
+        self.encryption_decided.store(true, Relaxed);
+    }
+
+    /// Whether an operator has decided about TLS.
+    pub fn is_encryption_decided(&self) -> bool {
+        self.encryption_decided.load(Relaxed)
     }
 
     /// The name that is resolved for it, if it has one.

@@ -253,10 +253,12 @@ const CHECK: &[Entry] = &[
 const TLS: &[Entry] = &[
     Entry::new("ssl", NONE, "Connections to the server use TLS", |s, _| {
         s.tls.get_or_insert_default();
+        s.no_ssl = false;
         Ok(())
     }),
     Entry::new("no-ssl", NONE, "Connections to the server are in clear text", |s, _| {
         s.tls_on_demand |= s.tls.take().is_some();
+        s.no_ssl = true;
         Ok(())
     }),
     Entry::new("verify", ONE, "Whether the server's certificate is verified", |s, a| {

@@ -340,10 +340,10 @@ fn state(handle: &Handle, row: &Row) -> Vec<Json> {
     let agent = status.and_then(|status| status.agent.as_ref());
     let (place, agent_place) = (**server.check_place.load(), server.agent_place.load_full());
     let fqdn = server.fqdn().map_or_else(|| "-".into(), |name| String::clone(&name));
-    // HAProxy's -1: prepared, and switched off from the start.
+    // HAProxy's -1: switched off from the start.
     let tls = match server.is_encrypted() {
         true => 1,
-        false if settings.tls_on_demand => -1,
+        false if settings.no_ssl && !server.is_encryption_decided() => -1,
         false => 0,
     };
     let port = match endpoint.port {

@@ -105,6 +105,8 @@ pub struct ServerSettings {
     pub tls_settings: ServerTls,
     /// `no-ssl` after `ssl`, which usually is the default-server's: TLS is prepared, and used once an operator asks for it.
     pub tls_on_demand: bool,
+    /// `no-ssl`.
+    pub no_ssl: bool,
     /// `send-proxy`.
     pub send_proxy_v1: bool,
     /// `send-proxy-v2` and similar options.
@@ -175,6 +177,7 @@ impl Default for ServerSettings {
             tls: None,
             tls_settings: ServerTls::default(),
             tls_on_demand: false,
+            no_ssl: false,
             send_proxy_v1: false,
             send_proxy_v2: false,
             proxy_v2_options: Vec::new(),
