@@ -49,6 +49,8 @@ pub struct ProxyFacts {
     pub http: bool,
     /// `default_backend`, as written.
     pub default_backend: Option<String>,
+    /// `option logasap`.
+    pub logasap: bool,
     /// `timeout client` in ms; 0 if there is none.
     pub timeout_client_ms: u64,
     /// `timeout server` in ms; 0 if there is none.

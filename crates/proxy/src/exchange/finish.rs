@@ -68,7 +68,6 @@ pub(crate) fn log_unless_null(live: &mut Live<'_>, partial: bool) {
 pub(crate) fn as_soon_as(live: &mut Live<'_>) {
     if live.conn.proxy().options.logasap && !live.x.log.as_soon_as {
         live.x.log.as_soon_as = true;
-        live.x.log.bytes_uploaded = live.client.counts().received;
         measure(live.conn, live.x, live.worker.clock.now());
         write_line(live.conn, live.x);
     }

@@ -34,7 +34,7 @@ const fn http(name: &'static str, doc: &'static str, write: fn(&Context<'_>, Fla
 
 /// All aliases. `%o` is not one of them: it sets flags for those that follow.
 pub const ALIASES: &[AliasSpec] = &[
-    row("B", "Bytes sent to the client.", |c, _, out| total(c.log.as_soon_as, c.log.bytes_read as i64, out)),
+    row("B", "Bytes sent to the client.", |c, _, out| total(is_early(c), c.log.bytes_read as i64, out)),
     http("CC", "The request cookie captured.", |c, f, out| f.text(c.txn.request_cookie.as_deref(), out)),
     http("CS", "The response cookie captured.", |c, f, out| f.text(c.txn.response_cookie.as_deref(), out)),
     row("H", "The machine's name.", |c, f, out| f.text(Some(c.world.hostname().as_bytes()), out)),
@@ -59,7 +59,7 @@ pub const ALIASES: &[AliasSpec] = &[
     }),
     row("ST", "The status, -1 where there was none.", |c, _, out| write_int(out, c.txn.status.map_or(-1, i64::from))),
     row("T", "The accept date, UTC.", |c, _, out| date(c.log.accept_unix_us, 0, out)),
-    http("Ta", "From the request's first byte to the end, ms.", |c, _, out| total(c.log.as_soon_as, c.log.Ta, out)),
+    http("Ta", "From the request's first byte to the end, ms.", |c, _, out| total(is_early(c), c.log.Ta, out)),
     row("Tc", "Connecting to the server, ms.", |c, _, out| write_int(out, c.log.Tc)),
     row("Td", "Transferring data, ms.", |c, _, out| write_int(out, c.log.Td)),
     row("Tl", "The accept date, local time.", |c, _, out| {
@@ -71,10 +71,10 @@ pub const ALIASES: &[AliasSpec] = &[
     http("TR", "Receiving the request head, ms.", |c, _, out| write_int(out, c.log.TR)),
     http("Tr", "Waiting for the response head, ms.", |c, _, out| write_int(out, c.log.Tr)),
     row("Ts", "The accept date in seconds since 1970.", |c, f, out| f.number(c.log.accept_unix_us / 1_000_000, out)),
-    row("Tt", "From accept to the end, ms.", |c, _, out| total(c.log.as_soon_as, c.log.Tt, out)),
-    row("Tu", "From the end of the idle time to the end, ms.", |c, _, out| total(c.log.as_soon_as, c.log.Tu, out)),
+    row("Tt", "From accept to the end, ms.", |c, _, out| total(is_early(c), c.log.Tt, out)),
+    row("Tu", "From the end of the idle time to the end, ms.", |c, _, out| total(is_early(c), c.log.Tu, out)),
     row("Tw", "Waiting in queues, ms.", |c, _, out| write_int(out, c.log.Tw)),
-    row("U", "Bytes received from the client.", |c, _, out| total(c.log.as_soon_as, c.log.bytes_uploaded as i64, out)),
+    row("U", "Bytes received from the client.", |c, _, out| write_int(out, c.log.bytes_uploaded as i64)),
     row("ac", "Connections of the process.", |c, _, out| write_int(out, c.log.actconn.into())),
     row("b", "The backend.", |c, f, out| f.text(Some(c.backend.unwrap_or(c.frontend).1.name.as_bytes()), out)),
     row("bc", "Connections of the backend.", |c, _, out| write_int(out, c.log.beconn.into())),
@@ -159,6 +159,11 @@ pub const ALIASES: &[AliasSpec] = &[
 static IN_QUOTES: [bool; 256] = plain_but(b"\"#");
 /// The bytes that are written as they are in a capture between braces.
 static IN_BRACES: [bool; 256] = plain_but(b"\"#{|}");
+
+/// Whether totals may still grow. As in HAProxy, what rules write of a frontend with `option logasap` says so too.
+fn is_early(ctx: &Context<'_>) -> bool {
+    ctx.log.as_soon_as || ctx.frontend.1.logasap
+}
 
 /// Writes a number, with a plus sign if it is not final or not exact.
 fn total(plus: bool, n: i64, out: &mut Vec<u8>) {
