@@ -12,7 +12,50 @@ pub const TOGETHER: usize = 40;
 /// The cases of a seed's batch of this number.
 pub fn batch(seed: u64, number: u64) -> Vec<Case> {
     let mut dice = Dice::new(seed ^ number.wrapping_mul(0xd6e8_feb8_6659_fd93));
-    (0..TOGETHER).map(|_| if dice.chance(8) { tcp(&mut dice) } else { http(&mut dice) }).collect()
+    let mut aside = Dice::new(seed.rotate_left(17) ^ number);
+    let one = |_| {
+        if dice.chance(8) {
+            return tcp(&mut dice);
+        }
+        let case = http(&mut dice);
+        if aside.chance(6) { compressed(case, &mut aside) } else { case }
+    };
+    (0..TOGETHER).map(one).collect()
+}
+
+/// The same with compression, where bodies can be compared once they are decoded: each encoder makes other bytes of one.
+/// Nothing that counts bytes is compared, nor a body that is cut: how much of it can be decoded is the encoder's matter.
+fn compressed(mut case: Case, dice: &mut Dice) -> Case {
+    let counted = case.lines.iter().any(|(_, l)| l.contains("bytes"));
+    let cut = case.blocks.iter().any(|b| b.head.contains("then=") || b.lines.iter().any(|l| l == "too short"));
+    if counted || cut {
+        return case;
+    }
+    let section = if dice.chance(50) { Section::Front } else { Section::Back };
+    let mut add = |section, line: &str| case.lines.push((section, line.to_owned()));
+    add(
+        section,
+        dice.pick(&["compression algo gzip", "compression algo deflate gzip", "compression algo raw-deflate"]),
+    );
+    if dice.chance(40) {
+        add(section, dice.pick(&["compression type text/plain", "compression type text/html text/"]));
+    }
+    if dice.chance(30) {
+        add(section, "compression offload");
+    }
+    add(Section::Front, "no log");
+    case.blocks.retain(|b| {
+        !b.is_step()
+            || b.head.starts_with("request") && !b.lines[0].contains("/cut/") && !b.lines[0].contains("/reset/")
+    });
+    for block in case.blocks.iter_mut().filter(|b| b.is_step()) {
+        block.head.push_str(" decode");
+        if dice.chance(80) {
+            let wanted = dice.pick(&["gzip", "deflate", "gzip;q=0.5, deflate", "*", "identity, gzip;q=0", "br, gzip"]);
+            block.lines.insert(1, format!("Accept-Encoding: {wanted}"));
+        }
+    }
+    case
 }
 
 /// What a stick table keeps.
