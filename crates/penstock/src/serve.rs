@@ -162,7 +162,8 @@ pub fn serve(
             Err(why) => return fail(&why).into(),
         }
     }
-    let mut changes = match Changes::open(&config.global, runtime.shared()) {
+    let between = || end_if_told(&signals);
+    let mut changes = match Changes::open(&config.global, runtime.shared(), &between) {
         Ok(changes) => changes,
         Err(why) => return fail(&why).into(),
     };
@@ -189,7 +190,7 @@ pub fn serve(
     let stats = std::mem::take(&mut listeners.stats);
     let change = |handle: &Handle| {
         if let Some(changes) = &mut changes {
-            changes.make(handle);
+            changes.make(handle, &between);
         }
     };
     let handle = match runtime.start_after(listeners, change) {
@@ -225,6 +226,16 @@ pub fn serve(
     // dup2(2) on open descriptors does not fail.
     let _ = silence.map(Silence::begin);
     obey(&handle, signals, &config.global, control)
+}
+
+/// Ends a process that does not serve yet, if a signal has told it to: what it is doing may take a minute. Other signals wait.
+fn end_if_told(signals: &Signals) {
+    if let Some(signal) = signals.wait(Duration::ZERO) {
+        if matches!(signal, Signal::Term | Signal::Int) {
+            signals.unblock();
+        }
+        let _ = penstock_sys::kill(std::process::id() as i32, signal.number());
+    }
 }
 
 /// Lets counters continue from those of the previous worker, which already include `stats-file`, or else from that file.

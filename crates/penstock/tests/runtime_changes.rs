@@ -439,3 +439,27 @@ fn a_file_that_is_gone_or_another_service_uses_is_told_of() {
     running.signal(TERM);
     running.end();
 }
+
+#[test]
+fn a_process_that_reads_many_changes_ends_when_it_is_told_to() {
+    let service = Service::new("many");
+    let running = service.start();
+    assert_eq!(service.ask(&format!("set map {} / one", service.map.display())), "\n");
+    running.signal(TERM);
+    running.end();
+    let changes = service.place.0.join("changes");
+    let kept = std::fs::read_to_string(&changes).unwrap();
+    let (mark, line) = kept.split_once('\n').unwrap();
+    std::fs::write(&changes, format!("{mark}\n{}", line.repeat(400_000))).unwrap();
+    let log = std::fs::File::create(service.place.0.join("said")).unwrap();
+    let started = common::penstock().args(["-db", "-f"]).arg(&service.config).stderr(log).spawn();
+    let running = Running(started.unwrap());
+    // Unoptimised, it reads for ten seconds.
+    std::thread::sleep(std::time::Duration::from_millis(300));
+    let told = std::time::Instant::now();
+    running.signal(TERM);
+    running.end();
+    let took = told.elapsed();
+    assert!(took < std::time::Duration::from_millis(1500), "{took:?}");
+    assert!(std::fs::metadata(&changes).unwrap().len() > 30 << 20, "the file is as it was");
+}

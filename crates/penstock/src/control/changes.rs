@@ -41,6 +41,9 @@ const MARK: usize = 64;
 /// The longest file: enough for a map of a million entries and its next version. What is in it is also in memory.
 const LENGTH_MAX: u64 = 256 << 20;
 
+/// How many lines are read or made before `between` is called, which may end the process.
+const LINES_AT_ONCE: usize = 100;
+
 /// How many changes that cannot be made any more get a warning each.
 const TOLD: usize = 10;
 
@@ -75,7 +78,7 @@ impl Changes {
     ///
     /// # Errors
     /// Why it cannot be used, as a sentence.
-    pub fn open(global: &Global, shared: &Arc<Shared>) -> Result<Option<Changes>, String> {
+    pub fn open(global: &Global, shared: &Arc<Shared>, between: &dyn Fn()) -> Result<Option<Changes>, String> {
         let Some(path) = &global.runtime_changes_file else { return Ok(None) };
         let path = &path.value;
         let failed =
@@ -112,12 +115,12 @@ impl Changes {
             grows: false,
             is_stale: false,
         };
-        changes.read(&bytes)?;
+        changes.read(&bytes, between)?;
         Ok(Some(changes))
     }
 
     /// Takes what the file says. Changes to a file that is another one by now are dropped: what is on disk counts more.
-    fn read(&mut self, bytes: &[u8]) -> Result<(), String> {
+    fn read(&mut self, bytes: &[u8], between: &dyn Fn()) -> Result<(), String> {
         let shown = self.path.display().to_string();
         let whole = bytes.iter().rposition(|&byte| byte == b'\n').map_or(0, |end| end + 1);
         self.length = whole as u64;
@@ -137,6 +140,9 @@ impl Changes {
         let (mut newer, mut unread) = (BTreeSet::new(), 0);
         let mut kept = std::mem::take(&mut self.kept);
         for (at, line) in lines.iter().enumerate().skip(1) {
+            if at.is_multiple_of(LINES_AT_ONCE) {
+                between();
+            }
             match Event::parse(&String::from_utf8_lossy(line)) {
                 None => unread += 1,
                 // The process was killed while it wrote them, before it answered the command.
@@ -188,15 +194,19 @@ impl Changes {
     }
 
     /// Makes the changes in a process that does not serve yet. Those that cannot be made any more are dropped.
-    pub fn make(&mut self, handle: &Handle) {
+    pub fn make(&mut self, handle: &Handle, between: &dyn Fn()) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
         let runtime = match runtime {
             Ok(runtime) => runtime,
             Err(e) => return warning(format!("the changes of the runtime-changes-file are not made: {e}")),
         };
         let executor = Executor { handle: handle.clone(), facts: Facts::default() };
-        let mut dropped = 0;
+        let (mut dropped, mut made) = (0, 0_usize);
         self.kept.retain(|event| {
+            made += 1;
+            if made.is_multiple_of(LINES_AT_ONCE) {
+                between();
+            }
             let Some(command) = event.given.command() else { return true };
             let refused = runtime.block_on(async {
                 let mut answer = executor.execute(command, Level::Admin);
