@@ -1,5 +1,5 @@
 //! What the agent of `agent-check` answers: one line of words, which say how much the server can take and in what state it wants to
-//! be. Bytes in, an [`Answer`] out; [`Backends::agent_answered`](crate::server::Backends::agent_answered) applies it.
+//! be. Bytes in, an [`AgentReply`] out; [`Backends::agent_answered`](crate::server::Backends::agent_answered) applies it.
 
 use super::{Outcome, Verdict};
 
@@ -11,23 +11,23 @@ const TEXT_MAX: usize = 127;
 
 /// An answer that is being received.
 #[derive(Debug, Default)]
-pub struct Line {
+pub struct AgentLine {
     bytes: Vec<u8>,
     complete: bool,
 }
 
 /// What to do after bytes were received.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Progress {
+pub enum AgentProgress {
     /// Receive more.
     More,
     /// The answer is known, whatever would follow.
-    Done(Answer),
+    Done(AgentReply),
 }
 
-impl Line {
+impl AgentLine {
     /// Adds bytes that were received.
-    pub fn received(&mut self, bytes: &[u8]) -> Progress {
+    pub fn received(&mut self, bytes: &[u8]) -> AgentProgress {
         let room = LINE_MAX - self.bytes.len();
         let taken = &bytes[..bytes.len().min(room)];
         // A null byte ends the text like the end of the line does, but does not complete it.
@@ -36,26 +36,26 @@ impl Line {
         match end {
             Some(end) if taken[end] != 0 => {
                 self.complete = true;
-                Progress::Done(self.answer())
+                AgentProgress::Done(self.answer())
             }
-            Some(_) => Progress::Done(self.answer()),
-            None if self.bytes.len() >= LINE_MAX => Progress::Done(self.answer()),
-            None => Progress::More,
+            Some(_) => AgentProgress::Done(self.answer()),
+            None if self.bytes.len() >= LINE_MAX => AgentProgress::Done(self.answer()),
+            None => AgentProgress::More,
         }
     }
 
     /// The answer of an agent that has closed its connection.
-    pub fn ended(&self) -> Answer {
+    pub fn ended(&self) -> AgentReply {
         if self.bytes.is_empty() {
             // HAProxy's words: an agent is to it a script of two steps.
-            return Answer::failed(Outcome::new(Verdict::L7Response, "TCPCHK got an empty response at step 2"));
+            return AgentReply::failed(Outcome::new(Verdict::L7Response, "TCPCHK got an empty response at step 2"));
         }
         self.answer()
     }
 
-    fn answer(&self) -> Answer {
+    fn answer(&self) -> AgentReply {
         if !self.complete {
-            return Answer { health: Health::Incomplete, ..Answer::default() };
+            return AgentReply { health: AgentHealth::Incomplete, ..AgentReply::default() };
         }
         parse(&String::from_utf8_lossy(&self.bytes))
     }
@@ -63,22 +63,22 @@ impl Line {
 
 /// An agent's answer, or why there is none.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Answer {
+pub struct AgentReply {
     /// The state that it asks for.
-    pub state: Option<State>,
+    pub state: Option<AgentState>,
     /// The weight that it asks for, as written: a percentage of the configured one.
     pub weight: Option<String>,
     /// The limit of connections that it asks for, as written.
     pub maxconn: Option<String>,
     /// Whether the server is up.
-    pub health: Health,
+    pub health: AgentHealth,
     /// Its description, or the word that was not understood.
     pub text: String,
 }
 
 /// The state that an agent asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum State {
+pub enum AgentState {
     /// In service.
     Ready,
     /// No new clients.
@@ -89,7 +89,7 @@ pub enum State {
 
 /// What an agent says about the health of its server.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum Health {
+pub enum AgentHealth {
     /// Nothing.
     #[default]
     Unsaid,
@@ -103,10 +103,10 @@ pub enum Health {
     Failed(Outcome),
 }
 
-impl Answer {
+impl AgentReply {
     /// No answer, with the reason.
-    pub fn failed(outcome: Outcome) -> Answer {
-        Answer { health: Health::Failed(outcome), ..Answer::default() }
+    pub fn failed(outcome: Outcome) -> AgentReply {
+        AgentReply { health: AgentHealth::Failed(outcome), ..AgentReply::default() }
     }
 
     /// The outcome for logs and statistics. `refused` says why the weight or the limit was not applied.
@@ -117,17 +117,17 @@ impl Answer {
         };
         let text = Some(self.text.as_str()).filter(|text| !text.is_empty()).or(refused);
         let mut outcome = match (&self.health, text) {
-            (Health::Incomplete, _) => return None,
-            (Health::Failed(outcome), _) => outcome.clone(),
-            (Health::Up(word), text) => Outcome::new(Verdict::L7Ok, with(text.unwrap_or(""), word)),
-            (Health::Down(word), text) => Outcome::new(Verdict::L7Status, with(text.unwrap_or(""), word)),
-            (Health::Unsaid, Some(text)) if self.text.is_empty() => {
+            (AgentHealth::Incomplete, _) => return None,
+            (AgentHealth::Failed(outcome), _) => outcome.clone(),
+            (AgentHealth::Up(word), text) => Outcome::new(Verdict::L7Ok, with(text.unwrap_or(""), word)),
+            (AgentHealth::Down(word), text) => Outcome::new(Verdict::L7Status, with(text.unwrap_or(""), word)),
+            (AgentHealth::Unsaid, Some(text)) if self.text.is_empty() => {
                 Outcome::new(Verdict::Unchanged, format!("agent warns : {text}"))
             }
-            (Health::Unsaid, Some(text)) => {
+            (AgentHealth::Unsaid, Some(text)) => {
                 Outcome::new(Verdict::Unchanged, format!("agent reports an error : {text}"))
             }
-            (Health::Unsaid, None) => Outcome::new(Verdict::Unchanged, ""),
+            (AgentHealth::Unsaid, None) => Outcome::new(Verdict::Unchanged, ""),
         };
         let mut end = outcome.info.len().min(TEXT_MAX);
         while !outcome.info.is_char_boundary(end) {
@@ -140,8 +140,8 @@ impl Answer {
 
 /// Parses a line. Words are separated by blanks and commas; where several say the same kind of thing the last one counts, and of words
 /// that are not understood the first one is reported. What follows `#` is a description.
-fn parse(line: &str) -> Answer {
-    let mut answer = Answer::default();
+fn parse(line: &str) -> AgentReply {
+    let mut answer = AgentReply::default();
     let blank = |c: char| matches!(c, ' ' | '\t' | ',');
     let mut rest = line;
     loop {
@@ -149,7 +149,7 @@ fn parse(line: &str) -> Answer {
         if let Some(description) = rest.strip_prefix('#') {
             let description = description.trim_start_matches(blank);
             // It explains a state of health; without one it says nothing.
-            if answer.health != Health::Unsaid {
+            if answer.health != AgentHealth::Unsaid {
                 answer.text = clean(description);
             }
             return answer;
@@ -161,11 +161,11 @@ fn parse(line: &str) -> Answer {
         rest = after;
         let lower = word.to_ascii_lowercase();
         match lower.as_str() {
-            "up" => answer.health = Health::Up(word.into()),
-            "down" | "stopped" | "fail" => answer.health = Health::Down(word.into()),
-            "ready" => answer.state = Some(State::Ready),
-            "drain" => answer.state = Some(State::Drain),
-            "maint" => answer.state = Some(State::Maint),
+            "up" => answer.health = AgentHealth::Up(word.into()),
+            "down" | "stopped" | "fail" => answer.health = AgentHealth::Down(word.into()),
+            "ready" => answer.state = Some(AgentState::Ready),
+            "drain" => answer.state = Some(AgentState::Drain),
+            "maint" => answer.state = Some(AgentState::Maint),
             other if other.starts_with(|c: char| c.is_ascii_digit()) && other.contains('%') => {
                 answer.weight = Some(word.into());
             }
@@ -189,11 +189,11 @@ mod tests {
     use proptest::prelude::*;
 
     /// The answer to these bytes and the end of the connection.
-    fn answer(bytes: &[u8]) -> Answer {
-        let mut line = Line::default();
+    fn answer(bytes: &[u8]) -> AgentReply {
+        let mut line = AgentLine::default();
         match line.received(bytes) {
-            Progress::Done(answer) => answer,
-            Progress::More => line.ended(),
+            AgentProgress::Done(answer) => answer,
+            AgentProgress::More => line.ended(),
         }
     }
 
@@ -239,7 +239,7 @@ mod tests {
     #[test]
     fn the_last_state_weight_and_limit_count() {
         let answer = answer(b"maint,10%,ready 75% maxconn:3 MaxConn:30\n");
-        assert_eq!(answer.state, Some(State::Ready));
+        assert_eq!(answer.state, Some(AgentState::Ready));
         assert_eq!((answer.weight.as_deref(), answer.maxconn.as_deref()), (Some("75%"), Some("30")));
     }
 
@@ -253,9 +253,9 @@ mod tests {
 
     #[test]
     fn an_answer_without_end_is_bounded() {
-        let mut line = Line::default();
+        let mut line = AgentLine::default();
         let mut rounds = 0;
-        while line.received(&[b'a'; 1000]) == Progress::More {
+        while line.received(&[b'a'; 1000]) == AgentProgress::More {
             rounds += 1;
             assert!(rounds < 20);
         }
@@ -269,12 +269,12 @@ mod tests {
         #[test]
         fn cuts_do_not_matter(bytes in prop::collection::vec(any::<u8>(), 0..60), cut in 0_usize..60) {
             let cut = cut.min(bytes.len());
-            let mut line = Line::default();
+            let mut line = AgentLine::default();
             let pieces = match line.received(&bytes[..cut]) {
-                Progress::Done(answer) => answer,
-                Progress::More => match line.received(&bytes[cut..]) {
-                    Progress::Done(answer) => answer,
-                    Progress::More => line.ended(),
+                AgentProgress::Done(answer) => answer,
+                AgentProgress::More => match line.received(&bytes[cut..]) {
+                    AgentProgress::Done(answer) => answer,
+                    AgentProgress::More => line.ended(),
                 },
             };
             prop_assert_eq!(pieces, answer(&bytes));

@@ -3,7 +3,7 @@
 use super::{Admin, Backends, Cause, Notice, ServerRef, maxconn_of, weight_of};
 use crate::check::{
     Effect, Outcome, Verdict,
-    agent::{Answer, State},
+    agent::{AgentReply, AgentState},
     schedule::Conclusion,
 };
 use std::time::{Duration, Instant};
@@ -25,18 +25,18 @@ impl<E> Backends<E> {
     /// Applies an agent's answer: first the state it asks for, then weight and limit, then health. Unlike checks, agents are asked
     /// during maintenance too, since only they end the maintenance that they asked for. With `told`, every result that
     /// differs from the one before is logged.
-    pub fn agent_answered(&self, at: ServerRef, answer: &Answer, took: Duration, told: bool, now: Instant) {
+    pub fn agent_answered(&self, at: ServerRef, answer: &AgentReply, took: Duration, told: bool, now: Instant) {
         let since = self.since(now);
         match answer.state {
-            Some(State::Ready) => {
+            Some(AgentState::Ready) => {
                 self.set_admin(at, Admin::FORCED_MAINT, false, since);
                 self.set_admin(at, Admin::FORCED_DRAIN, false, since);
             }
-            Some(State::Drain) => {
+            Some(AgentState::Drain) => {
                 self.set_admin(at, Admin::FORCED_DRAIN, true, since);
                 self.set_admin(at, Admin::FORCED_MAINT, false, since);
             }
-            Some(State::Maint) => {
+            Some(AgentState::Maint) => {
                 self.set_admin(at, Admin::FORCED_MAINT, true, since);
                 self.set_admin(at, Admin::FORCED_DRAIN, false, since);
             }

@@ -10,7 +10,7 @@ use crate::{
 };
 use penstock_backends::check::{
     Outcome, Verdict,
-    agent::{Answer, Line, Progress},
+    agent::{AgentLine, AgentProgress, AgentReply},
 };
 use penstock_config::model::{AgentCheck, ServerPort};
 use std::{rc::Rc, sync::Arc, time::Duration};
@@ -43,8 +43,8 @@ async fn watch(worker: Rc<Worker>, server: Arc<Server>, settings: AgentCheck, de
 }
 
 /// Asks once. The time is limited as for a check: with `timeout check`, connecting and the answer each have their own limit; without
-/// it, everything together may take `agent-inter`. The memory is limited by [`Line`], which also knows when nothing more can matter.
-async fn ask(worker: &Worker, server: &Server, inter: Duration) -> Answer {
+/// it, everything together may take `agent-inter`. The memory is limited by [`AgentLine`], which also knows when nothing more can matter.
+async fn ask(worker: &Worker, server: &Server, inter: Duration) -> AgentReply {
     let timeouts = &worker.shared.config.proxies[server.at.proxy].timeouts;
     let started = Instant::now();
     let connect_limit = match timeouts.check {
@@ -52,13 +52,13 @@ async fn ask(worker: &Worker, server: &Server, inter: Duration) -> Answer {
         None => inter,
     };
     let mut socket = match timeout_at(started + connect_limit, dial(worker, server)).await {
-        Err(_) => return Answer::failed(Outcome::new(Verdict::L4Timeout, "")),
-        Ok(Err(text)) => return Answer::failed(Outcome::new(Verdict::L4Connection, text)),
+        Err(_) => return AgentReply::failed(Outcome::new(Verdict::L4Timeout, "")),
+        Ok(Err(text)) => return AgentReply::failed(Outcome::new(Verdict::L4Connection, text)),
         Ok(Ok(socket)) => socket,
     };
     let deadline = timeouts.check.map_or(started + inter, |limit| Instant::now() + limit);
     let answer = match timeout_at(deadline, converse(&mut socket, &server.agent_place.load().send)).await {
-        Err(_) => Answer::failed(Outcome::new(Verdict::L7Timeout, "")),
+        Err(_) => AgentReply::failed(Outcome::new(Verdict::L7Timeout, "")),
         Ok(answer) => answer,
     };
     // Like a check's connection, it leaves no socket in TIME_WAIT.
@@ -79,21 +79,21 @@ async fn dial(worker: &Worker, server: &Server) -> Result<Socket, String> {
     open_socket(proxy, server, &target, source).await.map_err(|error| words(&error))
 }
 
-async fn converse(socket: &mut Socket, send: &str) -> Answer {
-    let broken = |error: std::io::Error| Answer::failed(Outcome::new(Verdict::SocketError, words(&error)));
+async fn converse(socket: &mut Socket, send: &str) -> AgentReply {
+    let broken = |error: std::io::Error| AgentReply::failed(Outcome::new(Verdict::SocketError, words(&error)));
     if !send.is_empty()
         && let Err(error) = socket.write_all(send.as_bytes()).await
     {
         return broken(error);
     }
-    let mut line = Line::default();
+    let mut line = AgentLine::default();
     let mut buffer = [0; 1024];
     loop {
         match socket.read(&mut buffer).await {
             Err(error) => return broken(error),
             Ok(0) => return line.ended(),
             Ok(n) => {
-                if let Progress::Done(answer) = line.received(&buffer[..n]) {
+                if let AgentProgress::Done(answer) = line.received(&buffer[..n]) {
                     return answer;
                 }
             }
