@@ -46,9 +46,6 @@ pub(crate) async fn request(live: &mut Live<'_>) -> Route {
     if !rules.request_captures.is_empty() || !rules.response_captures.is_empty() {
         rules.capture_request(&live.x.request.fields, &mut live.x.txn);
     }
-    if let Some(capture) = &frontend.capture_cookie {
-        live.x.txn.request_cookie = headers::captured_cookie(&live.x.request.fields, capture);
-    }
     live.conn.session.tracking.http_request(worker.now_ms());
     if frontend.options.http_buffer_request && buffer_request(live, frontend).await == Judged::Over {
         return Route::Answered;
@@ -77,6 +74,7 @@ pub(crate) async fn request(live: &mut Live<'_>) -> Route {
     if proxy.options.http_buffer_request && buffer_request(live, proxy).await == Judged::Over {
         return Route::Answered;
     }
+    capture_cookie(live);
     headers::forwarded_for(live.conn, live.x, proxy);
     // It is made even if nothing asks for it yet: rules on responses and the log show the value as of this moment.
     context::context(worker, live.conn, live.x, Stage::Request).make_unique_id();
@@ -84,6 +82,13 @@ pub(crate) async fn request(live: &mut Live<'_>) -> Route {
         add_unique_id(live.x, name);
     }
     Route::Backend(backend)
+}
+
+/// Keeps the cookie that `capture cookie` names, as rules have left it.
+fn capture_cookie(live: &mut Live<'_>) {
+    if let Some(capture) = &live.conn.proxy().capture_cookie {
+        live.x.txn.request_cookie = headers::captured_cookie(&live.x.request.fields, capture);
+    }
 }
 
 /// Runs the rules of one section, frontend or backend, and serves its statistics page.
@@ -102,6 +107,10 @@ async fn section(live: &mut Live<'_>, proxy: ProxyId) -> Judged {
         return Judged::Over;
     }
     if !rules.http_request.is_empty() && evaluate::request(live, &rules.http_request, None).await == Judged::Over {
+        // As in HAProxy, a refused request has its cookie in the log, and one that a rule answers has none.
+        if matches!(live.x.log.termination, Termination(By::Refusal, _)) {
+            capture_cookie(live);
+        }
         return Judged::Over;
     }
     if stats(live, proxy, rules).await { Judged::Over } else { Judged::GoOn }
@@ -197,9 +206,6 @@ pub(crate) async fn response(live: &mut Live<'_>, ahead: &mut Ahead<'_>) -> bool
     if !rules.response_captures.is_empty() {
         rules.capture_response(&live.x.response.fields, &mut live.x.txn);
     }
-    if let Some(capture) = &shared.config.proxies[live.conn.frontend].capture_cookie {
-        live.x.txn.response_cookie = headers::captured_set_cookie(&live.x.response.fields, capture);
-    }
     live.x.txn.response_version = Some(live.x.response.version());
     live.x.txn.status = Some(live.x.response.status());
     if shared.program.reads_responses {
@@ -212,6 +218,9 @@ pub(crate) async fn response(live: &mut Live<'_>, ahead: &mut Ahead<'_>) -> bool
         if !list.is_empty() && evaluate::response(live, list, true, ahead).await == Judged::Over {
             return false;
         }
+    }
+    if let Some(capture) = &shared.config.proxies[live.conn.frontend].capture_cookie {
+        live.x.txn.response_cookie = headers::captured_set_cookie(&live.x.response.fields, capture);
     }
     if let Some(server) = live.x.server.clone() {
         persistence::remember(live.conn, live.x, &server, Stage::Response);
