@@ -343,7 +343,7 @@ impl Inspection {
     fn run(&self, conn: &mut Conn, x: &mut Exchange, server: &Raw) -> Verdict {
         let worker = conn.worker.clone();
         let mut context = context::context(&worker, conn, x, Stage::Raw);
-        context.output = Buffered { bytes: server.pending(), complete: self.complete, announced: None };
+        context.output = Buffered { bytes: server.pending(), complete: self.complete, raw: true, announced: None };
         context.input.complete = self.complete;
         worker.shared.program.of(self.backend).tcp_response.run(&mut context, self.from)
     }

@@ -35,13 +35,6 @@ pub enum Answer {
 }
 
 impl Answer {
-    fn and(self, other: Answer) -> Answer {
-        match (self, other) {
-            (Answer::No, _) | (_, Answer::No) => Answer::No,
-            (Answer::Yes, Answer::Yes) => Answer::Yes,
-            _ => Answer::NotYet,
-        }
-    }
     fn negated(self, negate: bool) -> Answer {
         match self {
             Answer::No if negate => Answer::Yes,
@@ -128,9 +121,11 @@ impl Condition {
         let mut answer = Answer::No;
         for terms in &self.alternatives {
             let mut all = Answer::Yes;
+            // As in HAProxy, the first term that does not hold yet is waited for, even if a later one never will: rules
+            // that follow may rely on the wait.
             for term in terms {
-                all = all.and(term.acl.run(ctx).negated(term.negated));
-                if all == Answer::No {
+                all = term.acl.run(ctx).negated(term.negated);
+                if all != Answer::Yes {
                     break;
                 }
             }

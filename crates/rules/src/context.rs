@@ -88,8 +88,17 @@ pub struct Buffered<'a> {
     /// Whether no more will come before the decision: the stream has ended, the buffer is full or the inspection delay
     /// is over.
     pub complete: bool,
+    /// Whether they are those of the connection and not of the body of a message.
+    pub raw: bool,
     /// The announced length of an HTTP body, if there was one.
     pub announced: Option<u64>,
+}
+
+impl<'a> Buffered<'a> {
+    /// The part of an HTTP body that is there.
+    pub(crate) fn body(self) -> &'a [u8] {
+        if self.raw { &[] } else { self.bytes }
+    }
 }
 
 /// The state of a connection that rules read and write.

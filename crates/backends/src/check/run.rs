@@ -117,7 +117,7 @@ impl<'a> Run<'a> {
             request: None,
             response: self.response.as_mut(),
             input: Buffered { complete: true, ..Buffered::default() },
-            output: Buffered { bytes, complete: true, announced: None },
+            output: Buffered { bytes, complete: true, raw: true, announced: None },
             session: &mut self.session,
             txn: &mut self.txn,
             log: &self.log,

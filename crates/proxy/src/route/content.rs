@@ -88,7 +88,7 @@ async fn content(conn: &mut Conn, client: &mut Raw, x: &mut Exchange, proxy: Pro
         let verdict = {
             let stage = peek_request(x, client.pending());
             let mut context = context::context(&worker, conn, x, stage);
-            context.input = penstock_rules::Buffered { bytes: client.pending(), complete, announced: None };
+            context.input = penstock_rules::Buffered { bytes: client.pending(), complete, raw: true, announced: None };
             context.output.complete = complete;
             rules.run(&mut context, from)
         };

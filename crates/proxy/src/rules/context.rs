@@ -41,11 +41,13 @@ pub(crate) fn context<'a>(worker: &'a Worker, conn: &'a mut Conn, x: &'a mut Exc
         input: Buffered {
             bytes: x.body.as_ref().map_or(&[], |body| body.data()),
             complete: true,
+            raw: stage == Stage::Raw,
             announced: x.announced,
         },
         output: Buffered {
             bytes: x.response_body.as_ref().map_or(&[], |body| body.data()),
             complete: true,
+            raw: stage == Stage::Raw,
             announced: x.response_announced,
         },
         session: &mut conn.session,

@@ -73,15 +73,16 @@ pub(super) const TABLE: &[FetchSpec] = &[
     }),
     one("req.body", &[], Bin, REQUEST, "The part of the request's body that is buffered.", |ctx, _| {
         request(ctx)?;
-        Ok(Value::bin(ctx.input.bytes))
-    }),
+        Ok(Value::bin(ctx.input.body()))
+    })
+    .changing(|ctx, _| !ctx.input.raw && !ctx.input.complete),
     one("req.body_len", &[], Int, REQUEST, "Bytes of the request's body that are buffered.", |ctx, _| {
         request(ctx)?;
-        int(ctx.input.bytes.len() as i64)
+        int(ctx.input.body().len() as i64)
     }),
     each("req.body_param", NAME, Bin, REQUEST, "A parameter of a form in the request's body.", |ctx, args, cursor| {
         request(ctx)?;
-        parameter(ctx.input.bytes, args.bytes(0), b'&', cursor).map(Value::bin)
+        parameter(ctx.input.body(), args.bytes(0), b'&', cursor).map(Value::bin)
     }),
     one(
         "req.body_size",
@@ -91,7 +92,7 @@ pub(super) const TABLE: &[FetchSpec] = &[
         "Announced length of the request's body, or what is buffered.",
         |ctx, _| {
             request(ctx)?;
-            int(ctx.input.announced.unwrap_or(ctx.input.bytes.len() as u64) as i64)
+            int(ctx.input.announced.unwrap_or(ctx.input.body().len() as u64) as i64)
         },
     ),
     each("req.cook", NAME, Str, REQUEST, "A cookie of the request.", |ctx, args, cursor| {
@@ -230,11 +231,12 @@ pub(super) const TABLE: &[FetchSpec] = &[
     }),
     one("res.body", &[], Bin, RESPONSE, "The part of the response's body that is buffered.", |ctx, _| {
         response(ctx)?;
-        Ok(Value::bin(ctx.output.bytes))
-    }),
+        Ok(Value::bin(ctx.output.body()))
+    })
+    .changing(|ctx, _| !ctx.output.raw && !ctx.output.complete),
     one("res.body_len", &[], Int, RESPONSE, "Bytes of the response's body that are buffered.", |ctx, _| {
         response(ctx)?;
-        int(ctx.output.bytes.len() as i64)
+        int(ctx.output.body().len() as i64)
     }),
     one(
         "res.body_size",
@@ -244,7 +246,7 @@ pub(super) const TABLE: &[FetchSpec] = &[
         "Announced length of the response's body, or what is buffered.",
         |ctx, _| {
             response(ctx)?;
-            int(ctx.output.announced.unwrap_or(ctx.output.bytes.len() as u64) as i64)
+            int(ctx.output.announced.unwrap_or(ctx.output.body().len() as u64) as i64)
         },
     ),
     refused("res.cache_hit", Bool, "Whether the response came from the cache.", CACHE),

@@ -34,7 +34,7 @@ pub(super) const TABLE: &[FetchSpec] = &[
     refused("distcc_body", Bin, "A body of a distcc message.", DISTCC),
     refused("distcc_param", Int, "A parameter of a distcc message.", DISTCC),
     one("req.len", &[], Int, BYTES, "Bytes buffered from the client; in HTTP, head and body.", |ctx, _| {
-        let head = ctx.request.as_deref().map_or(0, RequestHead::weight);
+        let head = ctx.request.as_deref().filter(|_| !ctx.input.raw).map_or(0, RequestHead::weight);
         int((head + ctx.input.bytes.len() as u64) as i64)
     })
     .changing(|ctx, _| !ctx.input.complete),
@@ -44,11 +44,11 @@ pub(super) const TABLE: &[FetchSpec] = &[
         Bin,
         BYTES,
         "Bytes from the client, from an offset; length 0 is all that is there. Not in HTTP.",
-        |ctx, args| if ctx.request.is_some() { Err(Missing::Absent) } else { payload(ctx.input, args) },
+        |ctx, args| payload(ctx.input.connection()?, args),
     )
-    .changing(|ctx, args| args.int(1) == Some(0) && !ctx.input.complete),
+    .changing(|ctx, args| args.int(1) == Some(0) && ctx.input.raw && !ctx.input.complete),
     one("req.payload_lv", LV, Bin, BYTES, "Bytes from the client whose length stands before them.", |ctx, args| {
-        payload_lv(ctx.input, args)
+        payload_lv(ctx.input.connection()?, args)
     }),
     one(
         "req.proto_http",
@@ -59,10 +59,10 @@ pub(super) const TABLE: &[FetchSpec] = &[
         |ctx, _| proto_http(ctx),
     ),
     one("req.rdp_cookie", NAME, Str, REQUEST, "The cookie of an RDP connection request.", |ctx, args| {
-        rdp_cookie(ctx.input, args.bytes(0))
+        rdp_cookie(ctx.input.connection()?, args.bytes(0))
     }),
     one("req.rdp_cookie_cnt", NAME, Int, REQUEST, "1 when there is such an RDP cookie, else 0.", |ctx, args| {
-        match rdp_cookie(ctx.input, args.bytes(0)) {
+        match rdp_cookie(ctx.input.connection()?, args.bytes(0)) {
             Ok(_) => int(1),
             Err(Missing::Absent) => int(0),
             Err(not_yet) => Err(not_yet),
@@ -123,19 +123,19 @@ pub(super) const TABLE: &[FetchSpec] = &[
         int(i64::from(version >> 8) << 16 | i64::from(version & 0xff))
     }),
     one("res.len", &[], Int, RESPONSE, "Bytes buffered from the server; in HTTP, head and body.", |ctx, _| {
-        let head = ctx.response.as_deref().map_or(0, ResponseHead::weight);
+        let head = ctx.response.as_deref().filter(|_| !ctx.output.raw).map_or(0, ResponseHead::weight);
         int((head + ctx.output.bytes.len() as u64) as i64)
     })
     .changing(|ctx, _| !ctx.output.complete),
     one("res.payload", SPAN, Bin, RESPONSE, "Bytes from the server, from an offset. Not in HTTP.", |ctx, args| {
-        if ctx.response.is_some() { Err(Missing::Absent) } else { payload(ctx.output, args) }
+        payload(ctx.output.connection()?, args)
     })
-    .changing(|ctx, args| args.int(1) == Some(0) && !ctx.output.complete),
+    .changing(|ctx, args| args.int(1) == Some(0) && ctx.output.raw && !ctx.output.complete),
     one("res.payload_lv", LV, Bin, RESPONSE, "Bytes from the server whose length stands before them.", |ctx, args| {
-        payload_lv(ctx.output, args)
+        payload_lv(ctx.output.connection()?, args)
     }),
     one("res.ssl_hello_type", &[], Int, RESPONSE, "2 for a ServerHello, else nothing.", |ctx, _| {
-        match ctx.output.bytes {
+        match ctx.output.connection()?.bytes {
             [22, 3, _, _, _, 2, ..] => int(2),
             [22, 3, _, _, _, _, ..] => Err(Missing::Absent),
             [22, 3, ..] | [22] | [] => Err(ctx.output.later()),
@@ -155,6 +155,11 @@ pub(super) const TABLE: &[FetchSpec] = &[
 ];
 
 impl Buffered<'_> {
+    /// The bytes of a connection: of an HTTP message there are none to look at.
+    fn connection(self) -> Result<Self, Missing> {
+        if self.raw { Ok(self) } else { Err(Missing::Absent) }
+    }
+
     /// Why something is not in the buffer: it may come later, or never.
     pub(crate) fn later(&self) -> Missing {
         if self.complete { Missing::Absent } else { Missing::NotYet }
@@ -162,7 +167,7 @@ impl Buffered<'_> {
 }
 
 fn hello<'c>(ctx: &'c Context<'_>) -> Result<ClientHello<'c>, Missing> {
-    match ClientHello::read(ctx.input.bytes) {
+    match ClientHello::read(ctx.input.connection()?.bytes) {
         Ok(Some(hello)) => Ok(hello),
         Ok(None) => Err(ctx.input.later()),
         Err(_) => Err(Missing::Absent),
@@ -239,7 +244,7 @@ fn proto_http<'c>(ctx: &Context<'_>) -> Fetched<'c> {
         // None of the client's bytes are available.
         return Err(Missing::Absent);
     }
-    if ctx.request.is_some() {
+    if !ctx.input.raw {
         return Ok(Value::Bool(true));
     }
     let mut head = RequestHead::new();

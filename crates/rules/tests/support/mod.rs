@@ -113,6 +113,7 @@ impl Stage {
     /// Lends everything for one evaluation.
     pub fn with<T>(&mut self, f: impl FnOnce(&mut Context<'_>) -> T) -> T {
         let announced = Some(self.body.len() as u64);
+        let (request, response) = (self.request.is_some(), self.response.is_some());
         let mut ctx = Context {
             now: self.now,
             phase: Phase::During,
@@ -123,8 +124,8 @@ impl Stage {
             server_conn: None,
             request: self.request.as_mut(),
             response: self.response.as_mut(),
-            input: Buffered { bytes: &self.body, complete: self.complete, announced },
-            output: Buffered { bytes: &self.body, complete: self.complete, announced },
+            input: Buffered { bytes: &self.body, complete: self.complete, raw: !request, announced },
+            output: Buffered { bytes: &self.body, complete: self.complete, raw: !response, announced },
             session: &mut self.session,
             txn: &mut self.txn,
             log: &self.log,
