@@ -72,7 +72,8 @@ def machine() -> list[tuple[str, str]]:
     haproxy = subprocess.run([PROGRAMS["haproxy"], "-v"], capture_output=True, text=True).stdout.splitlines()[0]
     return [
         ("CPU", f"{cpu.group(1) if cpu else platform.machine()}, {os.cpu_count()} CPUs visible"),
-        ("kernel", f"{platform.release()}, congestion control {CONGESTION.read_text().strip()}"),
+        # What follows the first hyphen names the build of this host's image.
+        ("kernel", f"{platform.release().partition('-')[0]}, congestion control {CONGESTION.read_text().strip()}"),
         ("haproxy", haproxy),
         ("penstock", of_penstock()),
         ("nginx", subprocess.run(["nginx", "-v"], capture_output=True, text=True).stderr.strip()),

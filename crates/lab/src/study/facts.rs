@@ -160,12 +160,17 @@ fn system(host: &Host, date: &str) -> Group {
             ("machine", dmi(&["sys_vendor", "product_name"])),
             ("BIOS", dmi(&["bios_vendor", "bios_version", "bios_date"])),
             ("distribution", pretty),
-            ("kernel", host.sysctl("kernel.osrelease")),
+            ("kernel", host.sysctl("kernel.osrelease").map(|release| version(&release).to_owned())),
             ("kernel command line", host.text("/proc/cmdline").map(|line| of_performance(&line))),
             ("clock source", host.text("/sys/devices/system/clocksource/clocksource0/current_clocksource")),
             ("date", Some(date.to_owned())),
         ],
     )
+}
+
+/// The kernel's version without what follows the first hyphen: that names the build of this host's image.
+fn version(release: &str) -> &str {
+    release.split('-').next().unwrap_or(release)
 }
 
 /// The words of the kernel's command line that bear on performance; the others are this host's own affair.
@@ -261,6 +266,7 @@ mod tests {
             of_performance("quiet root=/dev/vda mitigations=off isolcpus=2-7 nohz_full=2-7")
                 == "mitigations=off isolcpus=2-7 nohz_full=2-7"
         );
+        assert!(version("6.1.0-18-amd64") == "6.1.0" && version("6.18.44") == "6.18.44");
         let empty = text(&facts(&Host::recorded("== /proc/x\n").unwrap(), &[], &[], "2026-11-22"));
         assert!(empty.contains(&format!("CPU: {UNKNOWN}")) && empty.contains("device: none"), "{empty}");
     }
