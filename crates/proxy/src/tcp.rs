@@ -11,7 +11,7 @@ use crate::{
     exchange::{
         assign::{self, Unserved},
         finish,
-        forward::{Broken, Flow, Waits},
+        forward::{Broken, Flow},
         state::Exchange,
         timeouts::{Patience, Side},
     },
@@ -174,7 +174,7 @@ async fn to_backend(conn: &mut Conn, client: &mut Raw, x: &mut Exchange, backend
 /// Forwards bytes until both directions have ended, or one side is silent for too long.
 async fn transfer(conn: &mut Conn, client: &mut Raw, x: &mut Exchange, server: &mut Raw, proxy: &Proxy, slot: &Slot) {
     let worker = conn.worker.clone();
-    let timeouts = conn.proxy().timeouts.clone();
+    let fins = (conn.proxy().timeouts.client_fin, proxy.timeouts.server_fin);
     let mut patience = Patience::new(conn, x, proxy);
     if let Some(limit) = proxy.timeouts.tunnel {
         (patience.client, patience.server) = (Some(limit), Some(limit));
@@ -220,17 +220,9 @@ async fn transfer(conn: &mut Conn, client: &mut Raw, x: &mut Exchange, server: &
         if up.done && down.done {
             return Poll::Ready(None);
         }
-        if up.done != down.done {
-            // Whichever side has ended, the other has limited time to send and receive the rest.
-            patience.half_closed(timeouts.client_fin, proxy.timeouts.server_fin);
-        }
         // Kept up to date, as an operator may end the session at any moment.
         x.log.bytes_read = server.received();
-        let moved = std::mem::take(&mut up.moved) | std::mem::take(&mut down.moved);
-        let waits = |flow: &Flow, end| !flow.done && flow.waits_for == end;
-        let on_client = waits(&up, Waits::Source) || waits(&down, Waits::Sink);
-        let on_server = waits(&down, Waits::Source) || waits(&up, Waits::Sink);
-        match patience.poll(cx, &mut conn.deadline, worker.clock.tick(), (on_client, on_server), moved) {
+        match patience.poll_streams(cx, &mut conn.deadline, worker.clock.tick(), [&mut up, &mut down], fins) {
             Poll::Pending => Poll::Pending,
             Poll::Ready(Side::Client) => Poll::Ready(Some(Termination(By::ClientTimeout, During::Data))),
             Poll::Ready(Side::Server) => Poll::Ready(Some(Termination(By::ServerTimeout, During::Data))),

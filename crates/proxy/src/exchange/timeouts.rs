@@ -1,6 +1,9 @@
 //! When one side of an exchange has been silent for too long.
 
-use super::state::Exchange;
+use super::{
+    forward::{Flow, Waits},
+    state::Exchange,
+};
 use crate::connection::{Conn, timer::Deadline};
 use penstock_config::model::Proxy;
 use std::{
@@ -35,8 +38,27 @@ impl Patience {
             is_half_closed: false,
         }
     }
+    /// As [`Patience::poll`] for two byte streams, from the client and to it, each of which ends by itself. Once one has
+    /// ended, `fins` (`timeout client-fin` and `server-fin`) apply to whichever side is still expected to do something.
+    pub fn poll_streams(
+        &mut self,
+        cx: &mut Context<'_>,
+        deadline: &mut Deadline,
+        now: Instant,
+        [up, down]: [&mut Flow; 2],
+        fins: (Option<Duration>, Option<Duration>),
+    ) -> Poll<Side> {
+        if up.done != down.done {
+            self.half_closed(fins.0, fins.1);
+        }
+        let moved = std::mem::take(&mut up.moved) | std::mem::take(&mut down.moved);
+        let waits = |flow: &Flow, end| !flow.done && flow.waits_for == end;
+        let on_client = waits(up, Waits::Source) || waits(down, Waits::Sink);
+        let on_server = waits(down, Waits::Source) || waits(up, Waits::Sink);
+        self.poll(cx, deadline, now, (on_client, on_server), moved)
+    }
     /// Called when one direction has ended: applies these limits from now on, where set, and restarts the timers.
-    pub fn half_closed(&mut self, client: Option<Duration>, server: Option<Duration>) {
+    fn half_closed(&mut self, client: Option<Duration>, server: Option<Duration>) {
         if !std::mem::replace(&mut self.is_half_closed, true) {
             (self.client, self.server) = (client.or(self.client), server.or(self.server));
             (self.client_due, self.server_due) = (None, None);

@@ -167,15 +167,7 @@ pub(super) async fn tunnel(
         if down.done && up.done {
             return Poll::Ready(None);
         }
-        // A side that has sent all it will gets less time to take the rest.
-        if up.done {
-            patience.client = fins.0.or(patience.client);
-        }
-        if down.done {
-            patience.server = fins.1.or(patience.server);
-        }
-        let moved = std::mem::take(&mut down.moved) | std::mem::take(&mut up.moved);
-        match patience.poll(cx, &mut live.conn.deadline, live.worker.clock.now(), (true, true), moved) {
+        match patience.poll_streams(cx, &mut live.conn.deadline, live.worker.clock.now(), [&mut up, &mut down], fins) {
             Poll::Pending => Poll::Pending,
             Poll::Ready(Side::Client) => Poll::Ready(Some(Termination(By::ClientTimeout, During::Data))),
             Poll::Ready(Side::Server) => Poll::Ready(Some(Termination(By::ServerTimeout, During::Data))),
