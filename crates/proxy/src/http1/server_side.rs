@@ -134,7 +134,7 @@ impl Upstream for Http1Server {
         }
         let connection = Connection::of(&head.fields);
         (self.persistent, self.upgrade) = (!connection.close, connection.upgrade && head.fields.has(Known::Upgrade));
-        if self.upgrade && head.version() == Version::Http2 {
+        if self.upgrade && head.version() == Version::Http2 && websocket::is_asked_for(head) {
             // The client speaks RFC 8441 and never sees this value.
             self.proof = head.fields.known(Known::SecWebsocketKey).map(websocket::accept);
         }

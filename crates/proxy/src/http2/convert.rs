@@ -35,7 +35,8 @@ pub(super) fn read_request<B>(
         // RFC 8441: for HTTP/1 servers this becomes an upgrade (RFC 6455), with a key of our choice.
         head.fields.set(b"connection", b"upgrade")?;
         head.fields.set(b"upgrade", protocol.as_str().as_bytes())?;
-        if !head.fields.has(Known::SecWebsocketKey) {
+        // Another protocol has no use for the key, and its server does not answer it.
+        if websocket::is_asked_for(head) && !head.fields.has(Known::SecWebsocketKey) {
             head.fields.append(b"sec-websocket-key", websocket_key().as_bytes())?;
         }
         penstock_http::websocket::check_request(&head.fields)?;
