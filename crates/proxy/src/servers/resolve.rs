@@ -203,9 +203,16 @@ async fn exchange(server: &NameServer, name: &str, family: Family, payload: u16)
     let query = dns::query(id, name, family, payload).ok_or(io::ErrorKind::InvalidInput)?;
     socket.send(&query).await?;
     server.count(Count::Sent);
-    let mut buffer = vec![0; usize::from(payload.max(512))];
+    // One byte more than is accepted: of a longer message the socket gives only the beginning, whose addresses are not
+    // all there are.
+    let accepted = usize::from(payload.max(512));
+    let mut buffer = vec![0; accepted + 1];
     loop {
         let length = socket.recv(&mut buffer).await?;
+        if length > accepted {
+            server.count(Count::TooBig);
+            continue;
+        }
         match dns::answer(&buffer[..length], id, name, family) {
             Some(answer) => return Ok(answer),
             None => server.count(Count::Invalid),

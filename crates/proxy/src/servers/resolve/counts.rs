@@ -34,7 +34,7 @@ pub struct NameServer {
 }
 
 /// The names of the counts, in HAProxy's words and order. Those that stay at zero cannot occur here: aliases are resolved within the
-/// answer, a truncated answer counts as failed, and late answers are not waited for.
+/// answer, an answer marked as truncated counts as failed, and late answers are not waited for.
 pub const COUNTS: [&str; 15] = [
     "sent",
     "snd_error",
@@ -67,6 +67,8 @@ pub(crate) enum Count {
     Refused = 9,
     Other = 10,
     Invalid = 11,
+    /// Answers larger than `accepted_payload_size`, which were ignored.
+    TooBig = 12,
 }
 
 impl NameServer {
