@@ -94,7 +94,7 @@ pub struct Server<E = ()> {
     /// `id`, or the lowest free number from 1.
     pub id: u32,
     /// The settings of its line.
-    pub config: model::Server,
+    pub config: Arc<model::Server>,
     /// Whether it was added at run time.
     pub dynamic: bool,
     /// Its current address.
@@ -220,12 +220,12 @@ impl<E> Drop for Presence<E> {
 }
 
 impl<E> Server<E> {
-    fn new(at: ServerRef, id: u32, config: &model::Server, may_shut_sessions: bool, with: E) -> Server<E> {
+    fn new(at: ServerRef, id: u32, config: &Arc<model::Server>, may_shut_sessions: bool, with: E) -> Server<E> {
         Server {
             at,
             name: config.name.clone(),
             id,
-            config: config.clone(),
+            config: Arc::clone(config),
             dynamic: false,
             endpoint: ArcSwap::from_pointee(Endpoint::configured(config)),
             check_place: ArcSwap::from_pointee(CheckPlace::configured(config)),

@@ -4,7 +4,7 @@ use crate::{
     address,
     args::Args,
     bind::settings,
-    model::{Config, ProxyId, Server},
+    model::{Config, ProxyId, Server, ServerSettings},
     name::valid_name,
     server::{TABLE, complete},
     span::{Span, Word},
@@ -133,7 +133,7 @@ impl Config {
                 next: 0,
             };
             let (host, port) = address::server(&mut args, address)?;
-            let mut options = self.proxies[proxy].default_server.clone();
+            let mut options = ServerSettings::clone(&self.proxies[proxy].default_server);
             settings(&TABLE, &mut options, &mut args)?;
             let settings = complete(options);
             Ok(Server { name: name.to_owned(), span: Span::default(), host, port, settings, template: None })

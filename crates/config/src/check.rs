@@ -371,7 +371,7 @@ struct Names<'c> {
 impl<'c> Names<'c> {
     fn new(config: &'c Config) -> Self {
         let backends = || config.proxies.iter().filter(|p| p.kind.has_backend());
-        let servers = backends().flat_map(|p| p.servers.iter().map(|s| ((p.name.as_str(), s.name.as_str()), s)));
+        let servers = backends().flat_map(|p| p.servers.iter().map(|s| ((p.name.as_str(), s.name.as_str()), &**s)));
         Names { backends: backends().map(|p| (p.name.as_str(), p)).collect(), servers: servers.collect() }
     }
 

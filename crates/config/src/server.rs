@@ -13,7 +13,7 @@ use crate::{
     span::{Line, Span},
     tls,
 };
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 type Entry = Keyword<ServerSettings>;
 
@@ -523,7 +523,7 @@ pub(crate) fn server(draft: &mut Draft, args: &mut Args<'_>) -> Parsed {
     valid_name(name, args.around)?;
     let word = args.word("the server's address")?;
     let (host, port) = address::server(args, word)?;
-    let mut server_settings = draft.default_server.clone();
+    let mut server_settings = ServerSettings::clone(&draft.default_server);
     let read = settings(&TABLE, &mut server_settings, args);
     let settings = complete(server_settings);
     let server = Server { name: name.text.clone(), span: args.span, host, port, settings, template: None };
@@ -548,7 +548,7 @@ pub(crate) fn template(draft: &mut Draft, args: &mut Args<'_>) -> Parsed {
     }
     let word = args.word("the servers' address")?;
     let (host, port) = address::server(args, word)?;
-    let mut server_settings = draft.default_server.clone();
+    let mut server_settings = ServerSettings::clone(&draft.default_server);
     settings(&TABLE, &mut server_settings, args)?;
     let settings = complete(server_settings);
     let first: u32 = low;
@@ -582,7 +582,7 @@ pub(crate) fn default_server(draft: &mut Draft, args: &mut Args<'_>) -> Parsed {
             return Err(Reported);
         }
     }
-    settings(&TABLE, &mut draft.default_server, args)
+    settings(&TABLE, Arc::make_mut(&mut draft.default_server), args)
 }
 
 /// Completes the settings: with `ssl`, the TLS settings apply to the server.

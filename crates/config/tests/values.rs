@@ -28,13 +28,8 @@ fn bind(line: &str) -> Bind {
 }
 
 fn server(line: &str) -> Server {
-    valid(&format!("backend b\n mode http\n server s {line}\n"))
-        .proxies
-        .into_iter()
-        .next()
-        .expect("a proxy")
-        .servers
-        .remove(0)
+    let config = valid(&format!("backend b\n mode http\n server s {line}\n"));
+    Server::clone(&config.proxies.iter().next().expect("a proxy").servers[0])
 }
 
 #[test]

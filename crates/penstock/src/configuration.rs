@@ -10,6 +10,7 @@ use std::{
     collections::BTreeMap,
     io::Write,
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
 /// Reads every file and directory named, in order; a directory stands for its `*.cfg` files, sorted by name.
@@ -89,7 +90,7 @@ pub fn load(sources: Vec<Source>, flags: &Flags) -> (Config, Diagnostics) {
         }
         if flags.ignore_unresolved {
             for server in &mut proxy.servers {
-                server.settings.init_addr.push(penstock_config::model::InitAddr::None);
+                Arc::make_mut(server).settings.init_addr.push(penstock_config::model::InitAddr::None);
             }
         }
     }

@@ -103,8 +103,9 @@ pub fn serve(
     started: impl FnOnce(&Handle),
 ) -> Ended {
     let Some((mut runtime, past)) = build(config, flags, &mut diagnostics) else { return ExitCode::FAILURE.into() };
-    let config = runtime.shared().config.clone();
-    if !configuration::has_listener(&config) {
+    let shared = Arc::clone(runtime.shared());
+    let config = &shared.config;
+    if !configuration::has_listener(config) {
         return fail("no proxy listens anywhere: write a 'bind' line").into();
     }
     let inherited = match inherit(&reporter, flags) {
@@ -124,11 +125,11 @@ pub fn serve(
                     ));
                 }
             }
-            configuration::accepted(&config, &found, flags);
+            configuration::accepted(config, &found, flags);
             return ExitCode::FAILURE.into();
         }
     };
-    limits::cover(&config, runtime.workers(), listeners.list.len());
+    limits::cover(config, runtime.workers(), listeners.list.len());
     // Before the first thread, so that signals are only delivered to this one.
     let signals = match Signals::block() {
         Ok(signals) => signals,
@@ -183,7 +184,7 @@ pub fn serve(
     if let Err(why) = give_up_privileges(&config.global) {
         return fail(&why).into();
     }
-    let copies = match heritage::copies(&listeners, &config, &reporter) {
+    let copies = match heritage::copies(&listeners, config, &reporter) {
         Ok(copies) => copies,
         Err(e) => return fail(&format!("cannot copy the listening sockets: {e}")).into(),
     };
@@ -211,7 +212,7 @@ pub fn serve(
     }
     carry_counters(&handle, past, &mut reporter);
     started(&handle);
-    let startup_log = configuration::told(&config, &diagnostics);
+    let startup_log = configuration::told(config, &diagnostics);
     let control = match control(stats, copies, startup_log, &handle, reporter, changes) {
         Ok(control) => control,
         Err(why) => {

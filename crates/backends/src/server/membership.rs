@@ -84,6 +84,7 @@ impl<E> Backends<E> {
             }
         };
         config.settings.disabled = true;
+        let config = Arc::new(config);
         let at = ServerRef { proxy, server: servers.next() };
         let mut server = Server::new(at, id, &config, self.operated, with(at, id));
         server.dynamic = true;

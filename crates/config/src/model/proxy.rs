@@ -4,7 +4,7 @@ use crate::{
     model::{Bind, Compression, LogTarget, Options, Server, ServerSettings, SourceAddress},
     span::{Line, Span, Spanned, Word},
 };
-use std::{collections::BTreeMap, path::PathBuf, time::Duration};
+use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::Duration};
 
 /// One of `frontend`, `backend`, `listen`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,9 +84,9 @@ pub struct Proxy {
     /// `bind`.
     pub binds: Vec<Bind>,
     /// `server` and `server-template`, expanded, with `default-server` applied.
-    pub servers: Vec<Server>,
+    pub servers: Vec<Arc<Server>>,
     /// `default-server` at the end of the section, which servers added at run time start from.
-    pub default_server: ServerSettings,
+    pub default_server: Arc<ServerSettings>,
     /// `maxconn` of the frontend.
     pub maxconn: Option<u32>,
     /// `backlog`.
@@ -224,7 +224,7 @@ impl Proxy {
             disabled: false,
             binds: Vec::new(),
             servers: Vec::new(),
-            default_server: ServerSettings::default(),
+            default_server: Arc::default(),
             maxconn: None,
             backlog: None,
             fullconn: None,

@@ -11,6 +11,7 @@ use crate::{
 use std::{
     cell::Cell,
     collections::{BTreeMap, HashMap},
+    sync::Arc,
 };
 
 /// A proxy, or a `defaults` section, that is being parsed.
@@ -18,7 +19,7 @@ use std::{
 pub(crate) struct Draft {
     pub(crate) proxy: Proxy,
     pub(crate) place: Places,
-    pub(crate) default_server: ServerSettings,
+    pub(crate) default_server: Arc<ServerSettings>,
     /// `errorfile` and similar lines in order, applied once all `http-errors` sections are known.
     pub(crate) error_pages: Vec<ErrorPages>,
     /// Where each keyword was last written, in this section or its defaults.
@@ -47,7 +48,7 @@ impl Draft {
         Draft {
             proxy: Proxy::new(name, kind, span),
             place,
-            default_server: ServerSettings::default(),
+            default_server: Arc::default(),
             error_pages: Vec::new(),
             seen: BTreeMap::new(),
             compression_filters: Vec::new(),
@@ -149,7 +150,7 @@ impl Draft {
             return;
         }
         self.server_names.insert(server.name.clone(), name);
-        self.proxy.servers.push(server);
+        self.proxy.servers.push(Arc::new(server));
     }
 
     /// Why a proxy of this kind, or another defaults section, cannot start from this one; `None` if it can. The rules
