@@ -105,7 +105,8 @@ impl<'a> Run<'a> {
 
     /// What expressions can see. They have to decide on this basis.
     fn context(&mut self) -> Context<'_> {
-        let bytes = if self.script.kind == Kind::Http { &self.body } else { &self.input };
+        let is_http = self.script.kind == Kind::Http;
+        let bytes = if is_http { &self.body } else { &self.input };
         Context {
             now: self.about.now,
             phase: Phase::During,
@@ -117,7 +118,7 @@ impl<'a> Run<'a> {
             request: None,
             response: self.response.as_mut(),
             input: Buffered { complete: true, ..Buffered::default() },
-            output: Buffered { bytes, complete: true, raw: true, announced: None },
+            output: Buffered { bytes, complete: true, raw: !is_http, announced: None },
             session: &mut self.session,
             txn: &mut self.txn,
             log: &self.log,
