@@ -118,7 +118,7 @@ pub const ALIASES: &[AliasSpec] = &[
                 out.extend_from_slice(b"<BADREQ>");
                 return;
             }
-            write_escaped(line.whole(), &IN_QUOTES, out);
+            write_escaped(line.whole(), &IN_QUOTES, f, out);
         });
     }),
     row("rc", "Attempts repeated, with `+` when another server was tried.", |c, _, out| {
@@ -182,7 +182,7 @@ fn uri<'c>(ctx: &'c Context<'_>, flags: Flags, out: &mut Vec<u8>, part: impl Fn(
         if ctx.txn.received.is_empty() {
             out.extend_from_slice(b"<BADREQ>");
         } else {
-            write_escaped(part(&ctx.txn.received), &IN_QUOTES, out);
+            write_escaped(part(&ctx.txn.received), &IN_QUOTES, flags, out);
         }
     });
 }
@@ -221,7 +221,7 @@ fn braces(captures: &[Option<Vec<u8>>], flags: Flags, out: &mut Vec<u8>) {
             if at > 0 {
                 out.push(b'|');
             }
-            write_escaped(capture.as_deref().unwrap_or_default(), &IN_BRACES, out);
+            write_escaped(capture.as_deref().unwrap_or_default(), &IN_BRACES, flags, out);
         }
         out.push(b'}');
     });
@@ -234,7 +234,7 @@ fn list(captures: &[Option<Vec<u8>>], flags: Flags, out: &mut Vec<u8>) {
             out.push(b' ');
         }
         match capture {
-            Some(capture) => flags.quoted(out, |out| write_escaped(capture, &IN_BRACES, out)),
+            Some(capture) => flags.quoted(out, |out| write_escaped(capture, &IN_BRACES, flags, out)),
             None if flags.quote => out.extend_from_slice(b"\"\""),
             None => out.push(b'-'),
         }

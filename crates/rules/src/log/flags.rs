@@ -34,7 +34,7 @@ impl Flags {
         self.quoted(out, |out| match text {
             Some(text) if !text.is_empty() && self.escape => {
                 for &byte in text {
-                    if matches!(byte, b'"' | b'\\' | b']') {
+                    if is_structural(byte) {
                         out.push(b'\\');
                     }
                     out.push(byte);
@@ -76,6 +76,11 @@ impl Flags {
     }
 }
 
+/// What a receiver of structured data takes for punctuation (RFC 5424, 6.3.3).
+const fn is_structural(byte: u8) -> bool {
+    matches!(byte, b'"' | b'\\' | b']')
+}
+
 /// The set of bytes that a log line shows unchanged, without those that are `special`.
 pub(super) const fn plain_but(special: &[u8]) -> [bool; 256] {
     let mut plain = [false; 256];
@@ -92,14 +97,20 @@ pub(super) const fn plain_but(special: &[u8]) -> [bool; 256] {
     plain
 }
 
-/// Writes bytes that are not `plain`, which could be confused with the log's own punctuation, as `#` and two digits.
-pub(super) fn write_escaped(mut text: &[u8], plain: &[bool; 256], out: &mut Vec<u8>) {
+/// Writes bytes that are not `plain`, which could be confused with the log's own punctuation, as `#` and two digits. With
+/// the flag `E`, the others are escaped.
+pub(super) fn write_escaped(mut text: &[u8], plain: &[bool; 256], flags: Flags, out: &mut Vec<u8>) {
+    let is_fine = |byte: &u8| plain[usize::from(*byte)] && !(flags.escape && is_structural(*byte));
     loop {
-        let fine = text.iter().position(|byte| !plain[usize::from(*byte)]).unwrap_or(text.len());
+        let fine = text.iter().position(|byte| !is_fine(byte)).unwrap_or(text.len());
         out.extend_from_slice(&text[..fine]);
         let Some(&byte) = text.get(fine) else { return };
-        out.push(b'#');
-        out.extend_from_slice(&hex_of(&[byte]));
+        if plain[usize::from(byte)] {
+            out.extend([b'\\', byte]);
+        } else {
+            out.push(b'#');
+            out.extend_from_slice(&hex_of(&[byte]));
+        }
         text = &text[fine + 1..];
     }
 }
