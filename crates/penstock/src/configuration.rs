@@ -47,7 +47,7 @@ fn directory(path: &Path) -> Result<Vec<PathBuf>, String> {
 
 fn source(path: &Path) -> Result<Source, String> {
     let cannot = |why: String| format!("cannot open the configuration file {}: {why}", path.display());
-    let bytes = std::fs::read(path).map_err(|e| cannot(e.to_string()))?;
+    let bytes = penstock_sys::read_file(path).map_err(|e| cannot(e.to_string()))?;
     Ok(Source::new(path.display().to_string(), &bytes))
 }
 
@@ -68,7 +68,7 @@ pub fn environment(flags: &Flags) -> Env<'static> {
 }
 
 fn read_file(path: &Path) -> std::io::Result<Vec<u8>> {
-    std::fs::read(path)
+    penstock_sys::read_file(path)
 }
 
 /// Parses the sources; settings on the command line override those of the files.

@@ -37,7 +37,7 @@ pub use process::{
     activity::WorkerView,
     aside::AsideReport,
     compiled::Program,
-    files::{read_at_most, read_saved},
+    files::read_saved,
     gates::{Listening, Rated},
     handle::{Handle, State},
     handover,

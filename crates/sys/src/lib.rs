@@ -3,6 +3,7 @@
 mod account;
 mod clock;
 mod datagram;
+mod files;
 mod memory;
 mod process;
 mod signal;
@@ -15,6 +16,7 @@ pub mod tun;
 pub use account::{Group, User, group, user};
 pub use clock::local_offset;
 pub use datagram::{SEGMENTS_MAX, send_segments};
+pub use files::{read_at_most, read_file};
 pub use memory::{Poisonable, poison};
 pub use process::{
     Forked, Silence, chroot, confine, drop_to, exec, fork, is_root, kill, new_session, reap, unblock_signals,

@@ -28,7 +28,7 @@ pub struct Disk;
 
 impl Loader for Disk {
     fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
-        std::fs::read(path)
+        penstock_sys::read_file(path)
     }
 
     fn list(&self, path: &Path) -> io::Result<Option<Vec<PathBuf>>> {

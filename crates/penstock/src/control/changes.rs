@@ -12,7 +12,8 @@ use penstock_admin::{
 };
 use penstock_config::model::Global;
 use penstock_control::{Certificates, Command, Level, PatternKind, Severity};
-use penstock_proxy::{Handle, Shared, certificates::AuthorityKind, read_at_most};
+use penstock_proxy::{Handle, Shared, certificates::AuthorityKind};
+use penstock_sys::read_at_most;
 use rustix::{
     fs::{AtFlags, FileType, FlockOperation, Mode, OFlags, flock, fstat, openat, renameat, statat, unlinkat},
     io::Errno,

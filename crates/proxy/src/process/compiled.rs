@@ -59,7 +59,7 @@ pub(crate) struct Disk;
 
 impl Files for Disk {
     fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
-        std::fs::read(path)
+        penstock_sys::read_file(path)
     }
 }
 

@@ -1,11 +1,8 @@
 //! Reads files that an earlier process has left.
 
+use penstock_sys::read_at_most;
 use rustix::fs::{Mode, OFlags};
-use std::{
-    fs::File,
-    io::{self, Read},
-    path::Path,
-};
+use std::{fs::File, io, path::Path};
 
 /// The largest file that is read: a line for each of some 400,000 servers.
 const BYTES_MAX: u64 = 64 << 20;
@@ -19,24 +16,6 @@ pub fn read_saved(path: &Path) -> io::Result<String> {
     let file = rustix::fs::open(path, OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC, Mode::empty())?;
     let bytes = read_at_most(&File::from(file), BYTES_MAX)?;
     Ok(String::from_utf8_lossy(&bytes).into_owned())
-}
-
-/// Reads the rest of a file that was opened without waiting (`O_NONBLOCK`).
-///
-/// # Errors
-/// If it cannot be read, or is longer than `bytes_max`: then no more than that is read, and nothing of a file whose length is known.
-pub fn read_at_most(mut file: &File, bytes_max: u64) -> io::Result<Vec<u8>> {
-    let too_large =
-        || io::Error::new(io::ErrorKind::FileTooLarge, format!("it is longer than {} MiB", bytes_max >> 20));
-    if file.metadata()?.len() > bytes_max {
-        return Err(too_large());
-    }
-    let mut bytes = Vec::new();
-    let read = file.by_ref().take(bytes_max + 1).read_to_end(&mut bytes)?;
-    if read as u64 > bytes_max {
-        return Err(too_large());
-    }
-    Ok(bytes)
 }
 
 #[cfg(test)]
