@@ -24,6 +24,9 @@ const REFUSED: &[(&str, &str)] = &[
     ("rev@", "reverse HTTP is not served"),
 ];
 
+/// The longest path of a socket (`sun_path` without its final NUL).
+const UNIX_PATH_MAX: usize = 107;
+
 /// An address whose use has not yet said what its parts must be.
 pub(crate) enum Address {
     Unix(String),
@@ -87,6 +90,9 @@ pub(crate) fn listen(args: &mut Args<'_>, word: &Word, text: &str) -> Parsed<Lis
     let (host, port, family) = match parse(args, word, text)? {
         Address::Unix(path) if path.is_empty() => {
             return args.wrong(word, "the path of the socket is missing", "expected unix@/path");
+        }
+        Address::Unix(path) if path.len() > UNIX_PATH_MAX => {
+            return args.wrong(word, "the path of the socket is too long", "the system allows 107 bytes");
         }
         Address::Unix(path) => return Ok(ListenAddress::Unix(PathBuf::from(path))),
         Address::Abstract(name) => return Ok(ListenAddress::Abstract(name)),

@@ -308,7 +308,7 @@ pub fn build(mut config: Config, flags: &Flags, diagnostics: &mut Diagnostics) -
     if !flags.check {
         limits::apply(&mut config, workers, diagnostics);
     }
-    check_accounts(&config.global, diagnostics);
+    check_accounts(&config, diagnostics);
     check_programs(&config, diagnostics);
     let engine = engine::plan(&config.global, engine::lanes(), engine::probe, diagnostics);
     let past = stats_file(&config.global, diagnostics);
@@ -386,7 +386,15 @@ pub fn number(kind: &str, account: &Account, look_up: impl Fn(&str) -> io::Resul
 }
 
 /// Checks that accounts exist, so that errors appear when the configuration is checked rather than in the background.
-fn check_accounts(global: &Global, diagnostics: &mut Diagnostics) {
+fn check_accounts(config: &Config, diagnostics: &mut Diagnostics) {
+    let global = &config.global;
+    for bind in config.proxies.iter().flat_map(|proxy| &proxy.binds) {
+        let user = bind.user.as_ref().map(|user| number("user", user, look_up_user));
+        let group = bind.group.as_ref().map(|group| number("group", group, look_up_group));
+        for why in [user, group].into_iter().flatten().filter_map(Result::err) {
+            diagnostics.error(bind.addresses[0].span, why);
+        }
+    }
     if let (Err(why), Some(group)) = (group_id(global), &global.group) {
         diagnostics.error(group.span, why);
     }

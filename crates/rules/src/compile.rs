@@ -305,7 +305,16 @@ impl<'a> Compiler<'a> {
         let unique_id_format = unique_id_format
             .and_then(|word| self.format(word, Purpose::UniqueId, id, Places::REQUEST))
             .map(|format| Arc::new(format) as _);
-        let Captures { request, response } = section.captures;
+        let Captures { request, response, named } = section.captures;
+        for (of_response, slot, span) in named {
+            let slots = if of_response { &response } else { &request };
+            // A backend may fill a slot that only the frontend before it declares.
+            if proxy.kind.has_frontend() && slot >= slots.len() {
+                self.diagnostics
+                    .error(span, format!("there is no capture slot {slot}"))
+                    .hint("'declare capture' makes one in the frontend; the first is 0");
+            }
+        }
         ProxyRules {
             proxy: id,
             tcp_connection,
@@ -525,7 +534,7 @@ fn slots(proxy: &Proxy) -> Captures {
     all.sort_by_key(|(_, slot)| (slot.at.file, slot.at.line));
     let (request, response): (Vec<_>, Vec<_>) = all.into_iter().partition(|(request, _)| *request);
     let slots = |list: Vec<(bool, Slot)>| list.into_iter().map(|(_, slot)| slot).collect();
-    Captures { request: slots(request), response: slots(response) }
+    Captures { request: slots(request), response: slots(response), named: Vec::new() }
 }
 
 fn capture_slots(slots: &[Slot]) -> Vec<CaptureSlot> {

@@ -45,7 +45,7 @@ impl Build<'_, '_, '_> {
             }
             self.words.next();
             match word.text.as_str() {
-                "status" | "deny_status" => reply.status = self.status_code(200)?,
+                "status" | "deny_status" => reply.status = self.status_code(200..=599)?,
                 "content-type" => {
                     let kind = self.value_of(word)?;
                     typed = Some(word);

@@ -47,6 +47,8 @@ pub(crate) struct Build<'b, 'l, 'c> {
 pub(crate) struct Captures {
     pub(crate) request: Vec<Slot>,
     pub(crate) response: Vec<Slot>,
+    /// The slots that rules name by `id`, each of responses or not, which may be declared after them.
+    pub(crate) named: Vec<(bool, usize, Span)>,
 }
 
 /// A place where something is kept for logs.
@@ -297,7 +299,7 @@ impl<'l> Build<'_, 'l, '_> {
     }
 
     pub(crate) fn status(&mut self) -> Option<Action> {
-        let status = self.status_code(100)?;
+        let status = self.status_code(100..=999)?;
         let reason = if self.words.take("reason") {
             Some(penstock_config::bytes_of(self.next("a reason")?).into())
         } else {
@@ -306,11 +308,15 @@ impl<'l> Build<'_, 'l, '_> {
         Some(Action::SetStatus { status, reason })
     }
 
-    pub(super) fn status_code(&mut self, lowest: u16) -> Option<u16> {
+    pub(super) fn status_code(&mut self, range: RangeInclusive<u16>) -> Option<u16> {
         let word = self.next("a status")?;
-        let status = word.parse::<u16>().ok().filter(|status| (lowest..1000).contains(status));
+        let status = word.parse::<u16>().ok().filter(|status| range.contains(status));
         if status.is_none() {
-            self.error(word.span, format!("`{}` is not a status of at least {lowest}", word.text), None);
+            self.error(
+                word.span,
+                format!("`{}` is not a status from {} to {}", word.text, range.start(), range.end()),
+                None,
+            );
         }
         status
     }

@@ -106,7 +106,7 @@ impl TableSpec {
                 "size" => {
                     let size = value("a number of entries")?;
                     match parse_size(&size.text) {
-                        Some(n) if n > 0 => spec.size = usize::try_from(n).unwrap_or(usize::MAX),
+                        Some(n) if (1..=u64::from(u32::MAX)).contains(&n) => spec.size = n as usize,
                         _ => return fail(size.span, format!("`{}` is not a valid table size", size.text), None),
                     }
                 }

@@ -62,6 +62,10 @@ impl<'l> Build<'_, 'l, '_> {
         let slots = if self.kind.is_response() { &mut self.captures.response } else { &mut self.captures.request };
         match keyword.text.as_str() {
             "len" => {
+                if n == 0 {
+                    self.error(value.span, "nothing can be kept in 0 bytes".to_owned(), None);
+                    return None;
+                }
                 let here = |slot: &Slot| (slot.at.file, slot.at.line) == (value.span.file, value.span.line);
                 let slot = slots.iter().position(here).unwrap_or_else(|| {
                     slots.push(Slot { header: None, len: n, at: value.span });
@@ -72,10 +76,7 @@ impl<'l> Build<'_, 'l, '_> {
             "id" => {
                 // A backend may fill a slot that only the frontend before it declares.
                 let len = slots.get(n).map_or(usize::from(u16::MAX), |slot| slot.len);
-                if n > 1_000 {
-                    self.error(value.span, format!("there is no capture slot {n}"), None);
-                    return None;
-                }
+                self.captures.named.push((self.kind.is_response(), n, value.span));
                 Some(Action::Capture { expr, slot: n, len, declared: true })
             }
             other => {
