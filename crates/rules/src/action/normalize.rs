@@ -77,6 +77,8 @@ impl Normalizer {
             }
             Normalizer::QuerySortByName => {
                 let Some(query) = rest.strip_prefix(b"?") else { return Ok(None) };
+                // As in HAProxy, there is no parameter behind the last `&`.
+                let query = query.strip_suffix(b"&").unwrap_or(query);
                 let mut parameters: Vec<&[u8]> = query.split(|&byte| byte == b'&').collect();
                 parameters.sort_by_key(|parameter| parameter.split(|&byte| byte == b'=').next());
                 [path, b"?", &parameters.join(&b'&')].concat()
@@ -196,6 +198,8 @@ mod tests {
             ("percent-to-uppercase", false, "/%zz", "/%zz"),
             ("percent-to-uppercase", true, "/%zz", "400"),
             ("query-sort-by-name", false, "/?c=3&a=1&b=2", "/?a=1&b=2&c=3"),
+            ("query-sort-by-name", false, "/a?&b&", "/a?&b"),
+            ("query-sort-by-name", false, "/a?b&&a&&", "/a?&&a&b"),
             ("query-sort-by-name", false, "/?aaa=3&a=1&aa=2", "/?a=1&aa=2&aaa=3"),
             ("query-sort-by-name", false, "/?a=3&b=4&a=1&b=5&a=2", "/?a=3&a=1&a=2&b=4&b=5"),
         ] {
