@@ -107,9 +107,14 @@ pub fn receive_hop_by_hop(fields: &mut Fields) {
 /// Takes `close` and `keep-alive` out of `Connection`, and the field with them where nothing else is left.
 fn forget_persistence(fields: &mut Fields) {
     let noted = |option: &[u8]| option.eq_ignore_ascii_case(b"close") || option.eq_ignore_ascii_case(b"keep-alive");
+    // Nearly always they are all there is.
+    if fields.all_known(Known::Connection).all(noted) {
+        fields.remove_known(Known::Connection);
+        return;
+    }
     for position in (0..fields.len()).rev() {
         let field = fields.at(position).expect("a position below the length");
-        if Known::of(field.name) != Known::Connection || !list(field.value).any(noted) {
+        if field.known != Known::Connection || !list(field.value).any(noted) {
             continue;
         }
         let left: Vec<&[u8]> = list(field.value).filter(|option| !noted(option)).collect();
