@@ -14,6 +14,7 @@ use crate::{
     server::{Server, ServerRef},
 };
 use bytes::Bytes;
+use foldhash::HashMap;
 use h2::client::{self, SendRequest};
 use penstock_backends::reuse::{Claim, Key, Offer, Session, may_go_on};
 use penstock_config::model::{H2Tune, ServerSettings};
@@ -21,7 +22,6 @@ use penstock_http::Limits;
 use penstock_rules::ServerConnFacts;
 use std::{
     cell::{Cell, RefCell},
-    collections::HashMap,
     future::{Future, poll_fn},
     pin::Pin,
     rc::Rc,

@@ -7,11 +7,11 @@ use crate::{
     process::shared::Shared,
     server::{Server, ServerRef},
 };
+use foldhash::HashMap;
 use penstock_backends::reuse::{Claim, Key, Offer, may_go_on};
 use penstock_rules::ServerConnFacts;
 use std::{
     cell::{Cell, RefCell},
-    collections::HashMap,
     io::ErrorKind,
     sync::Arc,
 };
