@@ -41,23 +41,18 @@ pub(crate) async fn run(worker: Rc<Worker>, accepted: Accepted) {
         _held: Some((place, alive)),
     });
     // Only what waits for long has to be small: the handshake's state is on the heap until it ends.
-    let stream = match Box::pin(establish(&mut conn, socket)).await {
-        None => return,
-        Some(Established::Bypass(client, backend)) => return Box::pin(tcp::bypass(*conn, *client, backend)).await,
-        Some(Established::Stream(stream)) => stream,
+    let mut bypass = None;
+    let Some(stream) = Box::pin(establish(&mut conn, socket, &mut bypass)).await else {
+        if let Some((client, backend)) = bypass {
+            Box::pin(tcp::bypass(*conn, *client, backend)).await;
+        }
+        return;
     };
     match conn.proxy().mode {
         Mode::Tcp => Box::pin(tcp::run(*conn, stream)).await,
         Mode::Http if speaks_http2(&conn) => Box::pin(http2::connection::run(conn, stream, Vec::new())).await,
         Mode::Http => connection::run(conn, stream).await,
     }
-}
-
-/// A connection that is ready for its first request.
-enum Established {
-    Stream(Stream),
-    /// It goes to this backend without being decrypted.
-    Bypass(Box<Raw>, ProxyId),
 }
 
 /// Whether the client's first bytes will be HTTP/2: the `bind` line says so, which takes precedence, or ALPN agreed on
@@ -90,8 +85,9 @@ fn facts(worker: &Worker, socket: &Socket, proxy: ProxyId, bind: usize) -> ConnF
     }
 }
 
-/// Runs everything before the first request, within `timeout client`.
-async fn establish(conn: &mut Conn, socket: Socket) -> Option<Established> {
+/// Runs everything before the first request, within `timeout client`. There is no stream if the connection is over, or goes
+/// to the backend in `bypass` without being decrypted.
+async fn establish(conn: &mut Conn, socket: Socket, bypass: &mut Option<(Box<Raw>, ProxyId)>) -> Option<Stream> {
     conn.worker.pulse().enter(Stage::Handshake);
     if !admitted(conn, &socket, evaluate::Kind::Connection) {
         return None;
@@ -116,7 +112,8 @@ async fn establish(conn: &mut Conn, socket: Socket) -> Option<Established> {
             Some(Decided::Decrypt(same, read)) => (socket, begun) = (same, read),
             Some(Decided::Bypass(client, backend)) => {
                 started(conn, client.stream.socket())?;
-                return Some(Established::Bypass(client, backend));
+                *bypass = Some((client, backend));
+                return None;
             }
             Some(Decided::Refused(why)) => {
                 log_handshake_failure(conn, &why);
@@ -142,7 +139,7 @@ async fn establish(conn: &mut Conn, socket: Socket) -> Option<Established> {
         },
     };
     started(conn, stream.socket())?;
-    Some(Established::Stream(stream))
+    Some(stream)
 }
 
 /// Runs the `tcp-request session` rules; `None` if the connection is over.
@@ -251,8 +248,8 @@ fn apply_proxy_header(conn: &mut Conn, header: &proxy_protocol::Header) {
         // The connection itself keeps the proxy's address.
         (conn.facts.session_src, conn.facts.session_dst) = (Some(src), Some(dst));
     }
-    conn.facts.proxy_header =
-        Some(ProxyHeaderFacts { authority: header.tlvs.authority.clone(), unique_id: header.tlvs.unique_id.clone() });
+    let (authority, unique_id) = (header.tlvs.authority.clone(), header.tlvs.unique_id.clone());
+    conn.facts.proxy_header = Some(Box::new(ProxyHeaderFacts { authority, unique_id }));
 }
 
 #[cfg(test)]

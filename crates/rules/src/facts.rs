@@ -102,8 +102,8 @@ pub struct ConnFacts {
     pub listener_name: Option<Arc<str>>,
     /// When it was accepted, in µs since 1970.
     pub accepted_unix_us: u64,
-    /// The contents of a PROXY header; `None` if there was no such header.
-    pub proxy_header: Option<ProxyHeaderFacts>,
+    /// The contents of a PROXY header, boxed since few connections have one; `None` if there was no such header.
+    pub proxy_header: Option<Box<ProxyHeaderFacts>>,
     /// The `tcp-request client-hello` rule that decided, if one did.
     pub hello_rule: Option<Span>,
     /// 1 or 2 for HTTP, 0 for a raw connection.

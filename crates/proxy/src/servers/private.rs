@@ -15,9 +15,15 @@ use std::{
 /// The reserved connections of one client, shared by the exchanges that run on its connection.
 #[derive(Default)]
 pub(crate) struct Own {
-    idle: RefCell<Vec<(Key, Returned)>>,
-    muxes: RefCell<Vec<(Key, Rc<Mux>)>>,
+    // Few clients have any, and every idle client pays for what is not in a box.
+    kept: RefCell<Option<Box<Kept>>>,
     authenticates: Cell<bool>,
+}
+
+#[derive(Default)]
+struct Kept {
+    idle: Vec<(Key, Returned)>,
+    muxes: Vec<(Key, Rc<Mux>)>,
 }
 
 impl Own {
@@ -38,7 +44,8 @@ impl Own {
     }
     /// Takes the most recently used matching connection, if the server still keeps it open.
     pub fn take(&self, key: &Key) -> Option<Returned> {
-        let mut idle = self.idle.borrow_mut();
+        let mut kept = self.kept.borrow_mut();
+        let idle = &mut kept.as_mut()?.idle;
         loop {
             let found = idle.iter().rposition(|(fits, _)| fits == key)?;
             let (_, own) = idle.swap_remove(found);
@@ -49,27 +56,27 @@ impl Own {
     }
     /// Keeps a connection for the client's next request.
     pub fn give(&self, key: Key, connection: Returned) {
-        self.idle.borrow_mut().push((key, connection));
+        self.kept.borrow_mut().get_or_insert_default().idle.push((key, connection));
     }
     /// A connection that speaks HTTP/2 and has room for another exchange.
     pub fn take_mux(&self, key: &Key, max_reuse: impl Fn(&Mux) -> bool) -> Option<Rc<Mux>> {
-        let mut muxes = self.muxes.borrow_mut();
-        if muxes.is_empty() {
-            return None;
-        }
+        let mut kept = self.kept.borrow_mut();
+        let muxes = &mut kept.as_mut()?.muxes;
         muxes.retain(|(_, mux)| mux.is_open());
         let found = muxes.iter().find(|(fits, mux)| fits == key && mux.has_room() && max_reuse(mux));
         found.map(|(_, mux)| mux.clone())
     }
     /// Keeps a connection that speaks HTTP/2.
     pub fn give_mux(&self, key: Key, mux: Rc<Mux>) {
-        self.muxes.borrow_mut().push((key, mux));
+        self.kept.borrow_mut().get_or_insert_default().muxes.push((key, mux));
     }
     /// The server of that backend that the client used last, if it has a connection of its own to it.
     pub fn last(&self, backend: ProxyId) -> Option<ServerId> {
         let of = |key: &Key| (key.at.proxy == backend).then_some(key.at.server);
-        let idle = self.idle.borrow().iter().rev().find_map(|(key, _)| of(key));
-        idle.or_else(|| self.muxes.borrow().iter().rev().find_map(|(key, _)| of(key)))
+        let kept = self.kept.borrow();
+        let kept = kept.as_ref()?;
+        let idle = kept.idle.iter().rev().find_map(|(key, _)| of(key));
+        idle.or_else(|| kept.muxes.iter().rev().find_map(|(key, _)| of(key)))
     }
 }
 

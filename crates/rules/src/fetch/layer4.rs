@@ -164,7 +164,7 @@ fn tcp<'c>(ctx: &Context<'_>, field: impl Fn(TcpInfo) -> u32) -> Fetched<'c> {
 }
 
 fn header<'c>(ctx: &'c Context<'_>, field: impl Fn(&crate::facts::ProxyHeaderFacts) -> Option<&[u8]>) -> Fetched<'c> {
-    ctx.conn.proxy_header.as_ref().and_then(field).map(Value::str).ok_or(Missing::Absent)
+    ctx.conn.proxy_header.as_deref().and_then(field).map(Value::str).ok_or(Missing::Absent)
 }
 
 /// A connection's error in words.
