@@ -132,7 +132,15 @@ fn count(conn: &Conn, x: &Exchange) {
         }
         frontend.response(status);
     }
-    let Some(backend) = x.backend else { return };
+    let Some(backend) = x.backend else {
+        // What a `listen` section answers itself has its bytes on both of its sides.
+        if http && x.times.complete.is_some() && conn.proxy().kind.has_backend() {
+            let cells = counters.backend(conn.frontend);
+            cells.bytes_in.add(x.log.bytes_uploaded);
+            cells.bytes_out.add(x.log.bytes_read);
+        }
+        return;
+    };
     let total = ms(x.log.Ta).unwrap_or(0);
     let cells = counters.backend(backend);
     let queue_us = ms(x.log.Tw).unwrap_or(0) * 1000;
