@@ -1,6 +1,7 @@
 //! Checks beyond a single line: references between sections, and lines that do not fit together.
 
 use crate::{
+    cache,
     diagnostic::Diagnostics,
     model::{Balance, BalanceKey, CheckKind, Config, LogFormat, Mode, Proxy, Server, ServerHost, ServerPort},
     proxy::Draft,
@@ -25,6 +26,8 @@ pub(crate) fn proxy(draft: &mut Draft, around: &mut Surroundings) {
             .hint("add for instance 'bind :80', or declare it as a backend");
     }
     missing_timeouts(proxy, kind, diagnostics);
+    cache::order(draft, diagnostics);
+    let proxy = &mut draft.proxy;
     if proxy.compression.is_some()
         && draft.compression_filters.is_empty()
         && let Some(filter) = draft.seen.get("filter trace")
@@ -115,6 +118,7 @@ pub(crate) fn references(config: &Config, diagnostics: &mut Diagnostics) {
     listeners(config, diagnostics);
     for proxy in config.proxies.iter().filter(|p| !p.disabled) {
         unlogged(config, proxy, diagnostics);
+        cache::references(config, proxy, diagnostics);
         if let Some(target) = &proxy.default_backend
             && proxy.kind.has_frontend()
         {

@@ -6,6 +6,7 @@ mod added;
 mod address;
 mod args;
 mod bind;
+mod cache;
 mod check;
 mod condition;
 mod cpu_map;

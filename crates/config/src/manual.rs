@@ -1,7 +1,7 @@
 //! The tables, for people and programs: every keyword with its place, class and meaning.
 
 use crate::{
-    bind, global,
+    bind, cache, global,
     keyword::{Arity, Keyword, Places, Support, Table},
     others, proxy, server,
 };
@@ -48,6 +48,7 @@ fn collect() -> Vec<Entry> {
     add(&mut all, &others::PEERS);
     add(&mut all, &others::CRT_STORE);
     add(&mut all, &others::HTTP_ERRORS);
+    add(&mut all, &cache::TABLE);
     for table in others::OTHERS {
         add(&mut all, table);
     }

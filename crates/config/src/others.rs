@@ -226,19 +226,6 @@ pub(crate) static HTTP_ERRORS: Table<HttpErrors> = Table::new(
     })]],
 );
 
-const CACHED: &str = "nothing is cached; responses are forwarded as they come";
-
-static CACHE: Table<()> = Table::new(
-    "cache",
-    &[&[
-        Keyword::accepted("total-max-size", ONE, "Megabytes of the cache", CACHED).spare(),
-        Keyword::accepted("max-object-size", ONE, "Largest object", CACHED).spare(),
-        Keyword::accepted("max-age", ONE, "Longest life of an object", CACHED).spare(),
-        Keyword::accepted("process-vary", ONE, "Objects differ by Vary", CACHED).spare(),
-        Keyword::accepted("max-secondary-entries", ONE, "Variants of an object", CACHED).spare(),
-    ]],
-);
-
 const MAILED: &str = "no mail is sent; changes of state are logged";
 
 static MAILERS: Table<()> = Table::new(
@@ -367,13 +354,12 @@ static ACME: Table<()> = Table::new(
 );
 
 /// The tables of sections without effect.
-pub(crate) static OTHERS: &[&Table<()>] =
-    &[&CACHE, &MAILERS, &TRACES, &RING, &LOG_FORWARD, &FCGI_APP, &LOG_PROFILE, &ACME];
+pub(crate) static OTHERS: &[&Table<()>] = &[&MAILERS, &TRACES, &RING, &LOG_FORWARD, &FCGI_APP, &LOG_PROFILE, &ACME];
 
 /// A section that is not applied: read with a notice, or refused as a whole.
 pub(crate) fn begin(kind: &str, span: Span, around: &mut Surroundings) -> Parsed<Section> {
     let (why, instead) = match kind {
-        "cache" | "mailers" | "traces" => {
+        "mailers" | "traces" => {
             let table = OTHERS.iter().find(|t| t.section == kind);
             return table.map(|t| Section::Other(t)).ok_or(Reported);
         }

@@ -2,12 +2,15 @@
 
 use crate::{
     args::{Parsed, Reported, expected},
-    check,
+    cache, check,
     dispatch::dispatch,
     env::{Env, Files},
     global,
     keyword::{Places, Table},
-    model::{Config, CrtStore, ErrorFile, ExternalProgram, Global, Peers, Proxy, ProxyKind, Resolvers, Userlist},
+    model::{
+        CacheSection, Config, CrtStore, ErrorFile, ExternalProgram, Global, Peers, Proxy, ProxyKind, Resolvers,
+        Userlist,
+    },
     name::valid_name,
     others,
     proxy::{self, Draft, HttpErrors},
@@ -84,6 +87,7 @@ pub(crate) enum Section {
     Peers(Peers),
     CrtStore(CrtStore),
     HttpErrors(HttpErrors),
+    Cache(CacheSection),
     Program(Box<ExternalProgram>),
     /// A section whose keywords are known and checked, but have no effect.
     Other(&'static Table<()>),
@@ -98,6 +102,7 @@ pub(crate) struct Sections {
     peers: Vec<Peers>,
     crt_stores: Vec<CrtStore>,
     http_errors: Vec<HttpErrors>,
+    caches: Vec<CacheSection>,
     programs: Vec<ExternalProgram>,
     drafts: Vec<Draft>,
     /// `defaults` sections, named or not; a proxy without `from` inherits from the last one.
@@ -116,6 +121,7 @@ impl Sections {
             peers: Vec::new(),
             crt_stores: Vec::new(),
             http_errors: Vec::new(),
+            caches: Vec::new(),
             programs: Vec::new(),
             drafts: Vec::new(),
             defaults: Vec::new(),
@@ -167,6 +173,7 @@ impl Sections {
             "peers" => Section::Peers(Peers { name, ..Peers::default() }),
             "crt-store" => Section::CrtStore(CrtStore { name, ..CrtStore::default() }),
             "http-errors" => Section::HttpErrors(HttpErrors { name, files: Vec::new() }),
+            "cache" => Section::Cache(CacheSection::new(name, span)),
             "program" => Section::Program(Box::new(ExternalProgram {
                 name,
                 command: Vec::new(),
@@ -330,6 +337,7 @@ impl Sections {
             Section::Peers(peers) => dispatch(&others::PEERS, peers, words, around, |_, _, _, _| Ok(())),
             Section::CrtStore(store) => dispatch(&others::CRT_STORE, store, words, around, |_, _, _, _| Ok(())),
             Section::HttpErrors(errors) => dispatch(&others::HTTP_ERRORS, errors, words, around, |_, _, _, _| Ok(())),
+            Section::Cache(cache) => dispatch(&cache::TABLE, cache, words, around, |_, _, _, _| Ok(())),
             Section::Program(program) => {
                 dispatch(&others::PROGRAM, program.as_mut(), words, around, |_, _, _, _| Ok(()))
             }
@@ -355,6 +363,10 @@ impl Sections {
             Section::Peers(peers) => self.peers.push(peers),
             Section::CrtStore(store) => self.crt_stores.push(store),
             Section::HttpErrors(errors) => self.http_errors.push(errors),
+            Section::Cache(cache) => {
+                cache::end(&cache, around);
+                self.caches.push(cache);
+            }
             Section::Program(program) => self.programs.extend(others::end_program(*program, around)),
             Section::None | Section::Skipped | Section::Global | Section::Other(_) => {}
         }
@@ -381,6 +393,7 @@ impl Sections {
         }
         Config {
             http_errors,
+            caches: std::mem::take(&mut self.caches),
             programs: std::mem::take(&mut self.programs),
             global: std::mem::take(&mut self.global),
             proxies: proxies.into(),

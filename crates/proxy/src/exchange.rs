@@ -1,9 +1,11 @@
 //! One request and its response, whatever protocols carry them: route, connect, forward, log. HTTP/1 connections and
 //! HTTP/2 streams run the same code.
 
+mod answer;
 pub(crate) mod assign;
 pub(crate) mod attempt;
 pub(crate) mod buffered_body;
+pub(crate) mod caching;
 pub(crate) mod compress;
 pub(crate) mod encoding;
 pub(crate) mod ends;
@@ -19,6 +21,7 @@ pub(crate) mod respond;
 mod retry;
 pub(crate) mod service;
 pub(crate) mod state;
+mod stored;
 pub(crate) mod timeouts;
 mod transfer;
 
@@ -61,6 +64,7 @@ pub(crate) async fn run(live: &mut Live<'_>) {
 async fn served(live: &mut Live<'_>) {
     match route::request(live).await {
         Route::Backend(backend) => retry::to_backend(live, backend).await,
+        Route::Stored => stored::deliver(live).await,
         Route::Answered => {}
     }
 }

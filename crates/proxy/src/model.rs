@@ -5,6 +5,7 @@
 //! are cut or on the size of buffers, and must not take more rounds than its bytes explain. Buffers for bodies have 24
 //! to 64 bytes; those for heads and trailer sections must hold one, and are as small as the test exchanges permit.
 
+mod cached;
 mod coded;
 mod corpus;
 pub(crate) mod memory;
@@ -216,7 +217,7 @@ const SIZES: [((usize, usize), usize); 5] =
 
 /// Runs these exchanges; returns what went wrong.
 fn carry_all(corpus: Vec<Exchange>, beat: &AtomicU64) -> Vec<String> {
-    let proxy = Proxy::new(&[CONFIG, coded::CONFIG].concat());
+    let proxy = Proxy::new(&[CONFIG, coded::CONFIG, cached::CONFIG].concat());
     let mut wrong = Vec::new();
     for exchange in &*corpus.leak() {
         let (expected, moved, _) = match carry(&proxy, exchange, LARGE) {
@@ -304,10 +305,17 @@ fn compressed_bodies_come_out_the_same_however_small_buffers_are_and_wherever_by
 }
 
 #[test]
+fn stored_responses_come_out_the_same_however_small_buffers_are_and_wherever_bytes_are_cut() {
+    keep_panics();
+    let wrong = watched(|beat| carry_all(cached::corpus(), beat));
+    assert!(wrong.is_empty(), "{}", wrong.join("\n\n"));
+}
+
+#[test]
 fn a_task_that_wakes_itself_without_progress_is_found() {
     keep_panics();
     let found = watched(|_| {
-        let proxy = Proxy::new(&[CONFIG, coded::CONFIG].concat());
+        let proxy = Proxy::new(&[CONFIG, coded::CONFIG, cached::CONFIG].concat());
         let corpus: &'static [Exchange] = corpus().leak();
         let post = corpus.iter().find(|exchange| exchange.name == "post").expect("it is there");
         carry(&proxy, post, Run { spins: true, cuts: (Some(60), None), ..LARGE }).err()
@@ -319,7 +327,7 @@ fn a_task_that_wakes_itself_without_progress_is_found() {
 fn a_wait_that_takes_a_full_buffer_for_one_with_room_is_found() {
     keep_panics();
     let found = watched(|_| {
-        let proxy = Proxy::new(&[CONFIG, coded::CONFIG].concat());
+        let proxy = Proxy::new(&[CONFIG, coded::CONFIG, cached::CONFIG].concat());
         let corpus: &'static [Exchange] = corpus().leak();
         let upload = corpus.iter().find(|exchange| exchange.name == "buffering/, chunks").expect("it is there");
         counted::plant(true);

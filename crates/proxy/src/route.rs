@@ -9,7 +9,7 @@ use crate::{
     connection::Conn,
     exchange::{
         buffered_body::{self, Ahead},
-        headers,
+        caching, headers,
         live::Live,
         respond, service,
         state::Exchange,
@@ -30,6 +30,8 @@ use std::rc::Rc;
 pub(crate) enum Route {
     /// To the backend at this place in the configuration.
     Backend(ProxyId),
+    /// A stored response answers the request.
+    Stored,
     /// The request has been answered here.
     Answered,
 }
@@ -56,6 +58,9 @@ pub(crate) async fn request(live: &mut Live<'_>) -> Route {
     if section(live, live.conn.frontend).await == Judged::Over {
         return Route::Answered;
     }
+    if caching::is_found(live.x) {
+        return Route::Stored;
+    }
     let Some(chosen) = login::known(live, |conn, x| choose(worker, conn, x, Stage::Request)).await else {
         return Route::Answered;
     };
@@ -69,6 +74,9 @@ pub(crate) async fn request(live: &mut Live<'_>) -> Route {
     worker.roster.note(live.x.listed, |session| session.backend = Some(backend));
     if backend != live.conn.frontend && section(live, backend).await == Judged::Over {
         return Route::Answered;
+    }
+    if caching::is_found(live.x) {
+        return Route::Stored;
     }
     let proxy = &shared.config.proxies[backend];
     if proxy.options.http_buffer_request && buffer_request(live, proxy).await == Judged::Over {
@@ -113,7 +121,8 @@ async fn section(live: &mut Live<'_>, proxy: ProxyId) -> Judged {
         }
         return Judged::Over;
     }
-    if stats(live, proxy, rules).await { Judged::Over } else { Judged::GoOn }
+    // A response that a cache has goes before the page.
+    if !caching::is_found(live.x) && stats(live, proxy, rules).await { Judged::Over } else { Judged::GoOn }
 }
 
 /// Answers a request for `monitor-uri`; returns whether it was one.

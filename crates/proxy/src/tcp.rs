@@ -307,7 +307,10 @@ impl Inspection {
                     }
                     None
                 }
-                Verdict::ExpectProxy { next } | Verdict::WaitHandshake { next } => {
+                Verdict::ExpectProxy { next }
+                | Verdict::WaitHandshake { next }
+                | Verdict::CacheUse { next, .. }
+                | Verdict::CacheStore { next, .. } => {
                     self.from = next;
                     None
                 }

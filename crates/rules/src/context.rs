@@ -9,7 +9,7 @@ use crate::{
 };
 use penstock_config::model::ProxyId;
 use penstock_http::{RequestHead, ResponseHead};
-use std::{cell::RefCell, net::SocketAddr};
+use std::{cell::RefCell, net::SocketAddr, sync::Arc};
 
 /// Everything an evaluation may look at, borrowed for the evaluation. Requests on one HTTP/2 connection share its
 /// [`Session`] and have a [`Txn`] each.
@@ -141,6 +141,8 @@ pub struct Txn {
     pub response_cookie: Option<Vec<u8>>,
     /// The response's version as it was received.
     pub response_version: Option<penstock_http::Version>,
+    /// The name of the cache that the response comes from, if it does.
+    pub cache: Option<Arc<str>>,
     /// The algorithm that compresses the response, if one does.
     pub compression: Option<&'static str>,
     /// The status sent to the client, once known.

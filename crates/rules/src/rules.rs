@@ -84,6 +84,8 @@ impl Rules {
                         return Verdict::Failed;
                     }
                 }
+                // These decide nothing by themselves.
+                Outcome::Done(verdict @ (Verdict::CacheUse { .. } | Verdict::CacheStore { .. })) => return verdict,
                 Outcome::Done(verdict) => {
                     ctx.txn.last_rule = Some(rule.span);
                     return verdict;

@@ -1,6 +1,6 @@
 //! The result of running a list of rules.
 
-use penstock_config::Span;
+use penstock_config::{Span, model::CacheId};
 use std::{sync::Arc, time::Duration};
 
 /// How a list of rules ended.
@@ -40,6 +40,20 @@ pub enum Verdict {
         time: Duration,
         /// How many bytes are enough; 0 for all.
         at_least: u64,
+    },
+    /// `cache-use`: look for a stored response; then continue from `next`.
+    CacheUse {
+        /// Where to look.
+        cache: CacheId,
+        /// Where to continue.
+        next: usize,
+    },
+    /// `cache-store`: store the response if that is allowed; then continue from `next`.
+    CacheStore {
+        /// Where to store it.
+        cache: CacheId,
+        /// Where to continue.
+        next: usize,
     },
     /// `wait-for-handshake`: hold the request until early data is confirmed, then continue from `next`.
     WaitHandshake {

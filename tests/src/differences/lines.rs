@@ -102,6 +102,7 @@ pub const LEFT_OUT: &[(&str, &str)] = &[
     ("compression minsize-res", "HAProxy 2.6 does not know it"),
     ("compression type-req", "HAProxy 2.6 does not know it"),
     ("compression type-res", "HAProxy 2.6 does not know it"),
+    ("filter cache", "what is stored lives on from case to case"),
     ("filter comp-req", "HAProxy 2.6 does not know it"),
     ("filter comp-res", "HAProxy 2.6 does not know it"),
     ("server-template", "its servers resolve names"),

@@ -162,6 +162,10 @@ fn totals(row: &Row) -> String {
         lines.push(format!("Requests: {}", totals.requests));
         let names = ["1xx", "2xx", "3xx", "4xx", "5xx", "other"];
         lines.extend(names.iter().zip(totals.responses).map(|(name, count)| format!("  {name} responses: {count}")));
+        if row.kind != Kind::Server {
+            lines.push(format!("  looked up in a cache: {}", totals.cache_lookups));
+            lines.push(format!("  answered from it: {}", totals.cache_hits));
+        }
         lines.push(format!("Intercepted: {}", totals.intercepted));
     }
     if row.upstream.is_some() {

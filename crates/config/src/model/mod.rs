@@ -5,6 +5,7 @@
 //! Section and directive names follow HAProxy's configuration manual.
 
 mod bind;
+mod cache;
 mod compression;
 mod global;
 mod log;
@@ -16,6 +17,7 @@ mod server;
 mod tls;
 
 pub use bind::*;
+pub use cache::*;
 pub use compression::*;
 pub use global::*;
 pub use log::*;
@@ -46,6 +48,8 @@ pub struct Config {
     pub peers: Vec<Peers>,
     /// `crt-store` sections.
     pub crt_stores: Vec<CrtStore>,
+    /// `cache` sections, by [`CacheId`].
+    pub caches: Vec<CacheSection>,
     /// `program` sections.
     pub programs: Vec<ExternalProgram>,
     /// `http-errors` sections by name, each with its files by status.

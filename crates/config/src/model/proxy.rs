@@ -208,6 +208,8 @@ pub struct Proxy {
     pub server_state_file_name: Option<String>,
     /// `compression`; `None` without such a line.
     pub compression: Option<Compression>,
+    /// `filter cache`: the caches that it names.
+    pub cache_filters: Vec<Spanned<String>>,
 }
 
 impl Proxy {
@@ -285,6 +287,7 @@ impl Proxy {
             load_server_state: None,
             server_state_file_name: None,
             compression: None,
+            cache_filters: Vec::new(),
         }
     }
 }

@@ -23,7 +23,7 @@ pub(super) const KEYWORDS: &[Entry] = &[
     stick("stick on", "Both match and store-request"),
     stick("stick store-request", "Stores a request's sample with its server"),
     stick("stick store-response", "Stores a response's sample with its server"),
-    Entry::accepted("filter cache", ANYTHING, "Where a cache stands among filters", "nothing is cached").at(ANY),
+    Entry::new("filter cache", ONE, "Where a cache stands among filters", crate::cache::filter).at(ANY),
     Entry::accepted("filter trace", ANYTHING, "Prints what passes, for developers", "nothing is traced").at(ANY),
     filter("filter spoe", "Asks an agent", "SPOE is not supported, and its verdicts must not be skipped in silence"),
     filter("filter bwlim-in", "Limits uploads", "bandwidth is not limited"),

@@ -20,6 +20,11 @@ pub enum Inside {
         /// As JSON.
         json: bool,
     },
+    /// Shows the caches and what is stored in them.
+    Caches {
+        /// As JSON.
+        json: bool,
+    },
     /// Shows the open descriptors, or one of them.
     Descriptors {
         /// Its number.
@@ -104,8 +109,8 @@ pub(crate) const ENTRIES: &[Entry<Inside>] = &[
     Entry::new("show activity", "show activity", "show per-thread activity stats (for support/developers)", |args| {
         Ok(Inside::Activity { json: args.take("json") })
     }),
-    Entry::new("show cache", "show cache", "show cache status: refused", |_| {
-        Err(Refusal::new("Nothing is cached here."))
+    Entry::new("show cache", "show cache", "show the caches and what is stored in them", |args| {
+        Ok(Inside::Caches { json: args.take("json") })
     })
     .level(Level::Operator),
     Entry::new("show engine", "show engine", "show what computes handshakes: its queue, batches and fills", |args| {

@@ -1,19 +1,16 @@
 //! One attempt at one server: sends the request and receives the head of the response.
 
 use super::{
+    answer::{Answer, answer},
     assign::{connect, connected},
-    buffered_body::Ahead,
-    compress,
     ends::{Answered, Fault, Upstream},
     finish,
-    flush::{Unsent, flush, send},
+    flush::{Unsent, flush},
     forward::{Broken, Flow, Waits},
     headers, invalid,
     repeat::{Ended, is_repeatable, keep_body},
     respond,
-    state::ms_between,
     timeouts::{Patience, Side},
-    transfer::{Transfer, finish_body, poll_body, skip_body, tunnel},
 };
 use crate::{
     connection::{Conn, in_time},
@@ -26,7 +23,6 @@ use crate::{
     },
     log::debug,
     observe::counters::InUse,
-    route::{self, cookie},
     rules::context,
     server::{Seen, Server, Slot},
     servers::{key::key_of, pool::Returned},
@@ -242,70 +238,7 @@ pub(super) async fn forward(
         keep_body(live.x, &mut request, buffers);
         return Err(Ended::Retry(Reason::Status));
     }
-    live.x.txn.response_begins();
-    let has_body = !matches!(framing, Framing::None | Framing::Tunnel) && !live.x.wants_head_only();
-    live.x.response_announced = match framing {
-        Framing::Length(length) if has_body => Some(length),
-        _ => None,
-    };
-    compress::consider(live.conn, live.x, framing);
-    let mut ahead = Ahead { upstream: &mut *upstream, request: &mut request, has_body };
-    let goes_on = route::response(live, &mut ahead).await;
-    // Rules saw a response of which nothing was sent; the log counts the bytes received, even if it was replaced.
-    live.x.log.bytes_read += upstream.counts().received;
-    if !goes_on {
-        request.give_back(buffers);
-        return Err(Ended::Over);
-    }
-    live.x.log.Tr = live.x.times.connected.map_or(-1, |connected| ms_between(connected, now));
-    headers::to_client(live.x, proxy);
-    cookie::to_client(live.x, proxy, worker.clock.unix_s());
-    let framing = headers::framing_to_client(live.x, framing);
-    let (framing, encoding) = compress::begin(live.conn, live.x, framing);
-    let last = headers::closes(live.conn) || !request.done;
-    live.client.respond(&mut live.x.response, framing, last && framing != Framing::Tunnel);
-    live.x.responded = true;
-    live.x.txn.status = Some(live.x.response.status());
-    if framing == Framing::Tunnel {
-        live.client.tunnel();
-        upstream.tunnel();
-        return tunnel(live, upstream, proxy, request).await;
-    }
-    finish::as_soon_as(live);
-    let mut response = Flow::new();
-    let unread = live.x.wants_head_only() && live.x.request.method() != b"HEAD" && !live.x.response_complete;
-    if live.x.wants_head_only() || framing == Framing::None {
-        // The body goes to no client. That of a response to HEAD is skipped later; any other ends the server's
-        // connection.
-        live.x.forget_response_body(buffers);
-        response.preload(None, true);
-    } else if let Some(mut encoding) = encoding {
-        encoding.preload(live.x.response_body.take(), live.x.response_complete);
-        response.encode(Some(encoding));
-    } else if let Some(body) = live.x.response_body.take() {
-        response.preload(Some(body), live.x.response_complete);
-    }
-    let mut woken = false;
-    let result = poll_fn(|cx| {
-        worker.clock.resume(&mut woken);
-        let polled = poll_body(cx, live, upstream, &mut request, &mut response, &mut patience);
-        // Kept up to date, since the server's sessions may be ended at any moment.
-        live.x.count_response(upstream.counts());
-        polled
-    })
-    .await;
-    request.give_back(buffers);
-    if matches!(result, Transfer::ServerFault | Transfer::Timeout(Side::Server)) {
-        let mut rest = response.take_rest();
-        // The exchange has failed, whether the client takes this or not.
-        let _ = send(live, &mut rest).await;
-        buffers.give(rest);
-    }
-    response.give_back(buffers);
-    if unread && matches!(result, Transfer::Done) {
-        skip_body(live.conn, upstream).await;
-    }
-    finish_body(live, server, result)
+    answer(live, Answer { upstream, request, framing, server: Some(server), proxy, patience }).await
 }
 
 pub(super) fn poll_head(

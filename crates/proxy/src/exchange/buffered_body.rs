@@ -89,6 +89,8 @@ pub(crate) async fn look(live: &mut Live<'_>) {
 pub(crate) struct Ahead<'a> {
     pub upstream: &'a mut dyn Upstream,
     pub request: &'a mut Flow,
+    /// How the server framed the response's body.
+    pub framing: Framing,
     /// Whether the response has a body.
     pub has_body: bool,
 }

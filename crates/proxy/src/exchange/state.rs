@@ -1,6 +1,6 @@
 //! The state of a request and its response while they are in progress.
 
-use super::{compress::Compressed, ends::Counts};
+use super::{caching::Caching, compress::Compressed, ends::Counts};
 use crate::server::{Presence, Server, ServerId};
 use crate::worker::buffer::{Buffer, Buffers};
 use penstock_config::model::ProxyId;
@@ -32,6 +32,8 @@ pub(crate) struct Exchange {
     pub response_announced: Option<u64>,
     /// What is compressed of it.
     pub compressed: Compressed,
+    /// What caches have to do with it.
+    pub caching: Option<Box<Caching>>,
     /// The size of the `100 Continue` and early hints that were sent from here, for the log.
     pub continued: u64,
     /// The length of the request's body, if its head gave one.
@@ -131,6 +133,7 @@ impl Kept {
         }
         x.forget_response_body(buffers);
         x.compressed = Compressed::default();
+        x.caching = None;
         x.cookie = CookiePersistence::default();
         (x.body_complete, x.responded, x.announced, x.continued) = (false, false, None, 0);
         x.response_announced = None;

@@ -1,6 +1,7 @@
 //! What follows a response head: bodies, or the two streams of a tunnel.
 
 use super::{
+    caching::Tee,
     ends::{End, Sink, Source, Upstream},
     finish,
     forward::{Broken, Flow, Waits},
@@ -13,6 +14,7 @@ use crate::{
     server::Server,
     worker::buffer::Buffer,
 };
+use penstock_cache::Storing;
 use penstock_config::model::Proxy;
 use penstock_rules::{By, During, Termination};
 use std::{
@@ -38,9 +40,14 @@ pub(super) fn poll_body(
     request: &mut Flow,
     response: &mut Flow,
     patience: &mut Patience,
+    storing: &mut Option<Storing>,
 ) -> Poll<Transfer> {
     let buffers = &live.worker.buffers;
-    match response.poll(cx, upstream, live.client, buffers) {
+    let polled = match storing {
+        None => response.poll(cx, upstream, live.client, buffers),
+        Some(_) => response.poll(cx, &mut Tee::new(upstream, storing), live.client, buffers),
+    };
+    match polled {
         // The rest of a request that the server did not read is no longer needed.
         Poll::Ready(Ok(())) => return Poll::Ready(Transfer::Done),
         Poll::Ready(Err(Broken::Source(_))) => return Poll::Ready(Transfer::ServerFault),
@@ -96,35 +103,36 @@ pub(super) async fn skip_body(conn: &mut Conn, upstream: &mut dyn Upstream) {
     flow.give_back(&worker.buffers);
 }
 
-pub(super) fn finish_body(live: &mut Live<'_>, server: &Server, result: Transfer) -> Result<(), Ended> {
+pub(super) fn finish_body(live: &mut Live<'_>, server: Option<&Server>, result: Transfer) -> Result<(), Ended> {
     let counters = live.worker.counters();
-    let (cells, backend) = (live.worker.cells(server), counters.backend(server.at.proxy));
+    let backend = live.x.backend.map(|backend| counters.backend(backend));
+    let counted = || server.map(|server| live.worker.cells(server)).into_iter().chain(backend);
     let termination = match result {
         Transfer::Done => return Ok(()),
         Transfer::ServerFault => {
-            cells.response_errors.inc();
-            backend.response_errors.inc();
-            cells.server_aborts.inc();
-            backend.server_aborts.inc();
+            counted().for_each(|cells| {
+                cells.response_errors.inc();
+                cells.server_aborts.inc();
+            });
             Termination(By::Server, During::Data)
         }
         Transfer::ClientFault | Transfer::ClientGone => {
-            cells.client_aborts.inc();
-            backend.client_aborts.inc();
+            counted().for_each(|cells| cells.client_aborts.inc());
             Termination(By::Client, During::Data)
         }
         Transfer::Timeout(Side::Client) => {
-            cells.client_aborts.inc();
-            backend.client_aborts.inc();
+            counted().for_each(|cells| cells.client_aborts.inc());
             Termination(By::ClientTimeout, During::Data)
         }
         Transfer::Timeout(Side::Server) => {
-            cells.server_aborts.inc();
-            backend.server_aborts.inc();
+            counted().for_each(|cells| cells.server_aborts.inc());
             Termination(By::ServerTimeout, During::Data)
         }
     };
-    live.x.log.termination = termination;
+    // As in HAProxy, the log says of a response from a cache where it came from, even if the client did not take it all.
+    if server.is_some() {
+        live.x.log.termination = termination;
+    }
     live.client.abort();
     Err(Ended::Over)
 }

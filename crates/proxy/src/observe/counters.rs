@@ -237,6 +237,10 @@ counters! {
     compression_bypassed,
     /// Responses that were compressed: `comp_rsp`.
     compressed_responses,
+    /// Requests that were looked up in a cache: `cache_lookups`.
+    cache_lookups,
+    /// Requests that a cache has answered: `cache_hits`.
+    cache_hits,
     /// Header changes that did not fit.
     failed_rewrites,
     /// Internal errors.

@@ -86,6 +86,8 @@ const COMMON: &[Column] = totals! {
     "comp_out": compressed_out,
     "comp_byp": compression_bypassed,
     "comp_rsp": compressed_responses,
+    "cache_lookups": cache_lookups,
+    "cache_hits": cache_hits,
 };
 
 /// Counters that only backends and servers have.

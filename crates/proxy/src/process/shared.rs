@@ -26,9 +26,10 @@ use crate::{
     },
     worker::pulse::Pulse,
 };
+use penstock_cache::{Cache, CacheLimits};
 use penstock_config::{
     Config, Diagnostics,
-    model::{PerProxy, Proxy, ProxyId, ServerSettings},
+    model::{CacheSection, PerProxy, Proxy, ProxyId, ServerSettings},
 };
 use penstock_rules::{ProxyFacts, ServerFacts};
 use penstock_tls::{Acceptor, Connector, Disk, Store};
@@ -76,6 +77,8 @@ pub struct Shared {
     pub(crate) answering: Aside,
     /// What was counted before this process, and where its own counters are kept.
     pub(crate) carried: OnceLock<Carried>,
+    /// The caches, by [`penstock_config::model::CacheId`].
+    pub caches: Vec<Arc<Cache>>,
     /// Limits of compression.
     pub(crate) compressing: Compressing,
     /// Rates over the last second.
@@ -184,6 +187,7 @@ impl Shared {
             hashing: Aside::new("hashing", (workers / 2).max(1)),
             answering: Aside::new("answering", 1),
             carried: OnceLock::new(),
+            caches: config.caches.iter().map(cache).collect(),
             compressing: Compressing::new(&config.global),
             pace: Pace::default(),
             resolving: Resolving::new(&config),
@@ -208,6 +212,19 @@ impl Shared {
 
 /// The limit of connections of the process if `maxconn` is not set and no limit of descriptors was asked for.
 const MAXCONN: u32 = 8192;
+
+fn cache(section: &CacheSection) -> Arc<Cache> {
+    // What does not fit into the memory of a small machine is a limit that is never reached.
+    let bytes = |size: u64| usize::try_from(size).unwrap_or(usize::MAX);
+    let limits = CacheLimits {
+        total: bytes(section.total_size),
+        object: bytes(section.object_size()),
+        age_s: section.max_age_s,
+        vary: section.process_vary,
+        variants: section.secondary_entries,
+    };
+    Cache::new(&section.name, limits)
+}
 
 /// The number of every proxy. A `stats socket` counts as a proxy, and comes first.
 fn proxy_numbers(config: &Config) -> Vec<u32> {

@@ -109,7 +109,10 @@ async fn content(conn: &mut Conn, client: &mut Raw, x: &mut Exchange, proxy: Pro
                 complete = client.is_full() || !matches!(more, Some(Ok(Fill::Bytes(_))));
                 continue;
             }
-            Verdict::ExpectProxy { next } | Verdict::WaitHandshake { next } => {
+            Verdict::ExpectProxy { next }
+            | Verdict::WaitHandshake { next }
+            | Verdict::CacheUse { next, .. }
+            | Verdict::CacheStore { next, .. } => {
                 from = next;
                 continue;
             }

@@ -8,6 +8,7 @@ use crate::{
     connection::{Conn, in_time, socket::Socket},
     exchange::{
         buffered_body::{self, Ahead, Waited},
+        caching,
         ends::Fault,
         flush,
         live::Live,
@@ -110,8 +111,14 @@ pub(crate) async fn request(live: &mut Live<'_>, rules: &Rules, inspect: Option<
                     Waited::Failed(fault) => return body_failed(live, &fault).await,
                 }
             }
+            Verdict::CacheUse { cache, next } => {
+                from = next;
+                caching::look_up(live, cache);
+            }
             Verdict::WaitMore { next } => from = next + 1,
-            Verdict::WaitHandshake { next } | Verdict::ExpectProxy { next } => from = next,
+            Verdict::WaitHandshake { next } | Verdict::ExpectProxy { next } | Verdict::CacheStore { next, .. } => {
+                from = next
+            }
             Verdict::Rest { next } => {
                 from = next;
                 poll_fn(turn::poll_proceed).await;
@@ -303,9 +310,15 @@ pub(crate) async fn response(live: &mut Live<'_>, rules: &Rules, seen: bool, ahe
                     return Judged::Over;
                 }
             }
+            Verdict::CacheStore { cache, next } => {
+                from = next;
+                caching::store(live, cache, ahead.framing);
+            }
             // Responses are not held back for data that rules would like to see.
             Verdict::WaitMore { next } => from = next + 1,
-            Verdict::WaitHandshake { next } | Verdict::ExpectProxy { next } => from = next,
+            Verdict::WaitHandshake { next } | Verdict::ExpectProxy { next } | Verdict::CacheUse { next, .. } => {
+                from = next
+            }
             Verdict::Rest { next } => {
                 from = next;
                 poll_fn(turn::poll_proceed).await;
@@ -379,7 +392,7 @@ pub(crate) fn connection(conn: &mut Conn, socket: &Socket, kind: Kind) -> Judged
                 conn.expects_proxy_header = true;
                 from = next;
             }
-            Verdict::Rest { next } => from = next,
+            Verdict::Rest { next } | Verdict::CacheUse { next, .. } | Verdict::CacheStore { next, .. } => from = next,
             Verdict::WaitMore { next } | Verdict::WaitBody { next, .. } | Verdict::WaitHandshake { next } => {
                 from = next + 1
             }

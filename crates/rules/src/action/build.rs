@@ -22,7 +22,7 @@ use crate::{
     value::Type,
     words::{Words, parse_time_ms},
 };
-use penstock_config::{Diagnostics, Line, Span, Word};
+use penstock_config::{Diagnostics, Line, Span, Word, model::CacheId};
 use std::{ops::RangeInclusive, time::Duration};
 
 /// The line being parsed, and everything its words may refer to.
@@ -326,9 +326,15 @@ impl<'l> Build<'_, 'l, '_> {
         Some(Action::Auth { realm: penstock_config::bytes_of(&realm).into() })
     }
 
-    pub(crate) fn cache(&mut self) -> Option<Action> {
-        self.next("the name of a cache")?;
-        Some(Action::Nothing)
+    pub(crate) fn cache(&mut self, action: fn(CacheId) -> Action) -> Option<Action> {
+        let word = self.next("the name of a cache")?;
+        let caches = &self.linker.config.caches;
+        let found = caches.iter().zip(0..).find_map(|(cache, id)| (cache.name == word.text).then_some(CacheId(id)));
+        if found.is_none() {
+            let near = hint::nearest(&word.text, caches.iter().map(|cache| cache.name.as_str()));
+            self.error(word.span, format!("there is no cache `{}`", word.text), near);
+        }
+        found.map(action)
     }
 
     pub(crate) fn log_level(&mut self) -> Option<Action> {

@@ -30,7 +30,10 @@ use crate::{
     verdict::{Reply, Verdict, Why},
 };
 use normalize::Normalizer;
-use penstock_config::{Span, model::ProxyId};
+use penstock_config::{
+    Span,
+    model::{CacheId, ProxyId},
+};
 use penstock_http::Fields;
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
@@ -52,6 +55,8 @@ pub(crate) enum Action {
     },
     UseService(Arc<str>),
     SwitchToHttp,
+    CacheUse(CacheId),
+    CacheStore(CacheId),
     /// `bypass`, with the backend.
     Bypass(ProxyId),
     ExpectProxy,
@@ -244,6 +249,8 @@ impl Action {
             Action::Auth { realm } => respond(Why::Auth, challenge(realm, span)),
             Action::UseService(name) => Outcome::Done(Verdict::Service(Arc::clone(name))),
             Action::SwitchToHttp => Outcome::Done(Verdict::SwitchToHttp),
+            Action::CacheUse(cache) => Outcome::Done(Verdict::CacheUse { cache: *cache, next }),
+            Action::CacheStore(cache) => Outcome::Done(Verdict::CacheStore { cache: *cache, next }),
             Action::Bypass(backend) => {
                 ctx.txn.bypass = Some(*backend);
                 Outcome::Done(Verdict::Accept)

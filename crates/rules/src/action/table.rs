@@ -81,7 +81,6 @@ impl ActionSpec {
     }
 }
 
-const NO_CACHE: &str = "nothing is cached; responses are forwarded as they come";
 const BANDWIDTH: &str = "bandwidth is not limited yet";
 
 /// All actions.
@@ -94,8 +93,8 @@ pub const ACTIONS: &[ActionSpec] = &[
     row("allow", HTTP, "", "Ends the list; the message goes on.", |_| Some(Action::Accept)),
     row("auth", REQ, "[realm <realm>]", "Answers 401 and asks for a login.", |b| b.auth()),
     row("bypass", HELLO, "<backend>", "Passes the connection on without decrypting it.", |b| b.bypass()),
-    row("cache-store", RES, "<name>", "Keeps the response in the cache.", |b| b.cache()).without_effect(NO_CACHE),
-    row("cache-use", REQ, "<name>", "Answers from the cache.", |b| b.cache()).without_effect(NO_CACHE),
+    row("cache-store", RES, "<name>", "Keeps the response in the cache.", |b| b.cache(Action::CacheStore)),
+    row("cache-use", REQ, "<name>", "Answers from the cache.", |b| b.cache(Action::CacheUse)),
     row("capture", TCP | REQ | RES | AFTER, "<expr> {len <n> | id <slot>}", "Keeps a sample for the log.", |b| {
         b.capture()
     }),

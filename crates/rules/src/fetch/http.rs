@@ -6,7 +6,7 @@ use super::{
         request_cookie, response_cookie,
     },
     internal::{in_exchange, int},
-    spec::{FetchSpec, each, one, refused},
+    spec::{FetchSpec, each, one},
 };
 use crate::{
     context::{Context, Phase},
@@ -38,7 +38,6 @@ const PARAM: &[ArgSpec] = &[opt("name", Text), opt("delimiter", Text)];
 const INDEX: &[ArgSpec] = &[arg("index", Number)];
 const DELIM: &[ArgSpec] = &[opt("delimiter", Text)];
 const LIST: &[ArgSpec] = &[arg("userlist", ArgKind::Userlist)];
-const CACHE: &str = "there is no cache yet";
 
 pub(super) const TABLE: &[FetchSpec] = &[
     one("base", &[], Str, REQUEST, "The first Host field and the path, the query left out.", |ctx, _| {
@@ -249,8 +248,12 @@ pub(super) const TABLE: &[FetchSpec] = &[
             int(ctx.output.announced.unwrap_or(ctx.output.body().len() as u64) as i64)
         },
     ),
-    refused("res.cache_hit", Bool, "Whether the response came from the cache.", CACHE),
-    refused("res.cache_name", Str, "Name of the cache it came from.", CACHE),
+    one("res.cache_hit", &[], Bool, Places::FROM_RESPONSE, "Whether the response came from the cache.", |ctx, _| {
+        Ok(Value::Bool(ctx.txn.cache.is_some()))
+    }),
+    one("res.cache_name", &[], Str, Places::FROM_RESPONSE, "Name of the cache it came from.", |ctx, _| {
+        ctx.txn.cache.as_ref().map(|name| Value::str(name.as_bytes())).ok_or(Missing::Absent)
+    }),
     one("res.comp", &[], Bool, Places::FROM_RESPONSE, "Whether the response is compressed here.", |ctx, _| {
         Ok(Value::Bool(ctx.txn.compression.is_some()))
     }),

@@ -90,8 +90,8 @@ pub const UNSTEADY_ALIASES: &[(&str, &str)] = &[
 /// Actions that are not generated, and why.
 pub const LEFT_OUT_ACTIONS: &[(&str, &str)] = &[
     ("bypass", "HAProxy does not have it"),
-    ("cache-store", "without effect here, as its notice says"),
-    ("cache-use", "without effect here, as its notice says"),
+    ("cache-store", "what is stored lives on from case to case"),
+    ("cache-use", "what is stored lives on from case to case"),
     ("silent-drop", "the client would wait for its own patience to end"),
     ("expect-proxy", "every request of the case would need a PROXY header"),
     ("use-service", "the pages of services are not HAProxy's"),

@@ -1,0 +1,118 @@
+//! Sends a response to the client, a server's or a stored one, as rules leave it.
+
+use super::{
+    buffered_body::Ahead,
+    caching, compress,
+    ends::Upstream,
+    finish,
+    flush::send,
+    forward::Flow,
+    headers,
+    repeat::Ended,
+    state::ms_between,
+    timeouts::{Patience, Side},
+    transfer::{Transfer, finish_body, poll_body, skip_body, tunnel},
+};
+use crate::{
+    exchange::live::Live,
+    route::{self, cookie},
+    server::Server,
+};
+use penstock_config::model::Proxy;
+use penstock_http::Framing;
+use std::future::poll_fn;
+
+/// A response whose head is in the exchange.
+pub(super) struct Answer<'a> {
+    /// Where its body comes from.
+    pub upstream: &'a mut dyn Upstream,
+    /// The request's body, which may still be on its way.
+    pub request: Flow,
+    /// How the response's body is framed.
+    pub framing: Framing,
+    /// The server that sent it, unless a cache did.
+    pub server: Option<&'a Server>,
+    /// The proxy whose settings apply.
+    pub proxy: &'a Proxy,
+    pub patience: Patience,
+}
+
+/// Sends a response, once the rules for responses have run.
+pub(super) async fn answer(live: &mut Live<'_>, response: Answer<'_>) -> Result<(), Ended> {
+    let Answer { upstream, mut request, framing, server, proxy, mut patience } = response;
+    let worker = live.worker;
+    let buffers = &worker.buffers;
+    live.x.txn.response_begins();
+    let is_bodiless = framing == Framing::None;
+    let has_body = !matches!(framing, Framing::None | Framing::Tunnel) && !live.x.wants_head_only();
+    live.x.response_announced = match framing {
+        Framing::Length(length) if has_body => Some(length),
+        _ => None,
+    };
+    compress::consider(live.conn, live.x, framing);
+    let mut ahead = Ahead { upstream: &mut *upstream, request: &mut request, framing, has_body };
+    let goes_on = route::response(live, &mut ahead).await;
+    // Rules saw a response of which nothing was sent; the log counts the bytes received, even if it was replaced.
+    live.x.log.bytes_read += upstream.counts().received;
+    if !goes_on {
+        request.give_back(buffers);
+        return Err(Ended::Over);
+    }
+    let times = &live.x.times;
+    live.x.log.Tr = times.connected.zip(times.answered).map_or(-1, |(from, to)| ms_between(from, to));
+    headers::to_client(live.x, proxy);
+    cookie::to_client(live.x, proxy, worker.clock.unix_s());
+    let framing = headers::framing_to_client(live.x, framing);
+    let (framing, encoding) = compress::begin(live.conn, live.x, framing);
+    let last = headers::closes(live.conn) || !request.done;
+    live.client.respond(&mut live.x.response, framing, last && framing != Framing::Tunnel);
+    live.x.responded = true;
+    live.x.txn.status = Some(live.x.response.status());
+    if framing == Framing::Tunnel {
+        live.client.tunnel();
+        upstream.tunnel();
+        return tunnel(live, upstream, proxy, request).await;
+    }
+    finish::as_soon_as(live);
+    let mut response = Flow::new();
+    let mut storing = caching::storing(live.x);
+    if let Some(body) = &live.x.response_body {
+        caching::keep(&mut storing, body.data());
+    }
+    if live.x.response_complete || is_bodiless {
+        caching::complete(&mut storing, upstream);
+    }
+    let unread = live.x.wants_head_only() && live.x.request.method() != b"HEAD" && !live.x.response_complete;
+    if live.x.wants_head_only() || framing == Framing::None {
+        // The body goes to no client. That of a response to HEAD is skipped later; any other ends the server's
+        // connection.
+        live.x.forget_response_body(buffers);
+        response.preload(None, true);
+    } else if let Some(mut encoding) = encoding {
+        encoding.preload(live.x.response_body.take(), live.x.response_complete);
+        response.encode(Some(encoding));
+    } else if let Some(body) = live.x.response_body.take() {
+        response.preload(Some(body), live.x.response_complete);
+    }
+    let mut woken = false;
+    let result = poll_fn(|cx| {
+        worker.clock.resume(&mut woken);
+        let polled = poll_body(cx, live, upstream, &mut request, &mut response, &mut patience, &mut storing);
+        // Kept up to date, since the server's sessions may be ended at any moment.
+        live.x.count_response(upstream.counts());
+        polled
+    })
+    .await;
+    request.give_back(buffers);
+    if matches!(result, Transfer::ServerFault | Transfer::Timeout(Side::Server)) {
+        let mut rest = response.take_rest();
+        // The exchange has failed, whether the client takes this or not.
+        let _ = send(live, &mut rest).await;
+        buffers.give(rest);
+    }
+    response.give_back(buffers);
+    if unread && matches!(result, Transfer::Done) {
+        skip_body(live.conn, upstream).await;
+    }
+    finish_body(live, server, result)
+}

@@ -1,0 +1,130 @@
+//! Looks for responses in caches, and stores those of servers, as rules ask for. The decisions themselves are in
+//! `penstock_cache`.
+
+use super::{
+    ends::{Body, Fault, Source},
+    state::Exchange,
+};
+use crate::{connection::Conn, exchange::live::Live, observe::counters::Cells, worker::buffer::Buffer};
+use penstock_cache::{Cache, CacheEntry, CacheQuery, Storing};
+use penstock_config::model::CacheId;
+use penstock_http::{Fields, Framing};
+use std::{
+    sync::Arc,
+    task::{Context, Poll},
+};
+
+/// What caches have to do with an exchange, once a rule has named one.
+pub(crate) struct Caching {
+    query: CacheQuery,
+    /// A stored response, and the cache that it comes from.
+    found: Option<(Arc<Cache>, Arc<CacheEntry>)>,
+    /// The server's response on its way into a cache.
+    storing: Option<Storing>,
+}
+
+/// `cache-use`: looks for a stored response. It is sent once the other rules have let the request pass.
+pub(crate) fn look_up(live: &mut Live<'_>, cache: CacheId) {
+    let x = &mut *live.x;
+    if x.caching.as_ref().is_some_and(|caching| caching.found.is_some()) {
+        return;
+    }
+    let has_body = live.client.request_framing() != Framing::None;
+    let Some(query) = CacheQuery::of(&x.request, x.txn.received.method(), has_body) else {
+        x.caching = None;
+        return;
+    };
+    let mut found = None;
+    if query.may_answer() {
+        let cells = cells(live.conn, x);
+        cells.cache_lookups.inc();
+        let cache = &live.worker.shared.caches[cache.0 as usize];
+        found = cache.find(&query, live.worker.clock.unix_s()).map(|entry| (cache.clone(), entry));
+        if found.is_some() {
+            cells.cache_hits.inc();
+        }
+    }
+    x.caching = Some(Box::new(Caching { query, found, storing: None }));
+}
+
+/// The counters of the section whose rules are running: until a backend is chosen, those of the frontend.
+fn cells<'a>(conn: &'a Conn, x: &Exchange) -> &'a Cells {
+    let counters = conn.worker.counters();
+    match x.backend.filter(|backend| *backend != conn.frontend) {
+        Some(backend) => counters.backend(backend),
+        None => counters.frontend(conn.frontend),
+    }
+}
+
+/// `cache-store`: begins to store the server's response as it is now, if that is allowed, or drops what its request has
+/// changed. `framing` is that of its body.
+pub(crate) fn store(live: &mut Live<'_>, cache: CacheId, framing: Framing) {
+    let x = &mut *live.x;
+    let Some(caching) = x.caching.as_mut().filter(|caching| caching.found.is_none()) else { return };
+    let cache = &live.worker.shared.caches[cache.0 as usize];
+    if caching.query.has_changed(x.response.status()) {
+        cache.invalidate(&caching.query);
+    } else if caching.storing.is_none() {
+        // What HTTP/2 ends with its head has no body.
+        let framing = if framing == Framing::None { Framing::Length(0) } else { framing };
+        caching.storing = cache.store(&caching.query, &x.response, framing, live.worker.clock.unix_s());
+    }
+}
+
+/// The response that is being stored, for whoever reads its body.
+pub(super) fn storing(x: &mut Exchange) -> Option<Storing> {
+    x.caching.as_mut()?.storing.take()
+}
+
+/// Whether a stored response will be sent.
+pub(crate) fn is_found(x: &Exchange) -> bool {
+    x.caching.as_ref().is_some_and(|caching| caching.found.is_some())
+}
+
+/// Takes the stored response that was found, with the cache that it comes from.
+pub(super) fn take_found(x: &mut Exchange) -> Option<(Arc<Cache>, Arc<CacheEntry>)> {
+    x.caching.as_mut()?.found.take()
+}
+
+/// A server's response that is stored while it is forwarded.
+pub(super) struct Tee<'a> {
+    source: &'a mut dyn Source,
+    storing: &'a mut Option<Storing>,
+}
+
+impl<'a> Tee<'a> {
+    pub fn new(source: &'a mut dyn Source, storing: &'a mut Option<Storing>) -> Tee<'a> {
+        Tee { source, storing }
+    }
+}
+
+impl Source for Tee<'_> {
+    fn poll_body(&mut self, cx: &mut Context<'_>, buffer: &mut Buffer) -> Poll<Result<Body, Fault>> {
+        let had = buffer.len();
+        let read = self.source.poll_body(cx, buffer);
+        keep(self.storing, &buffer.data()[had..]);
+        match read {
+            Poll::Ready(Ok(Body::End)) => complete(self.storing, &*self.source),
+            Poll::Ready(Err(_)) => *self.storing = None,
+            Poll::Ready(Ok(Body::More(_) | Body::Full)) | Poll::Pending => {}
+        }
+        read
+    }
+    fn trailers(&self) -> Option<&Fields> {
+        self.source.trailers()
+    }
+}
+
+/// Stores a part of the body, or gives the response up if there is no room for it.
+pub(super) fn keep(storing: &mut Option<Storing>, bytes: &[u8]) {
+    if !bytes.is_empty() && storing.as_mut().is_some_and(|storing| !storing.append(bytes)) {
+        *storing = None;
+    }
+}
+
+/// Makes the response available, now that its body has been read.
+pub(super) fn complete(storing: &mut Option<Storing>, source: &dyn Source) {
+    if let Some(storing) = storing.take() {
+        storing.complete(source.trailers());
+    }
+}

@@ -1,0 +1,134 @@
+//! A stored response, sent as a server's would be.
+
+use super::{
+    answer::{Answer, answer},
+    caching, compress,
+    ends::{Answered, Body, Counts, End, Fault, Sink, Source, Upstream},
+    forward::Flow,
+    service,
+    timeouts::Patience,
+};
+use crate::{
+    exchange::live::Live,
+    http1::body::{VERSION, weight},
+    worker::{
+        buffer::Buffer,
+        turn::{self, cost},
+    },
+};
+use penstock_cache::{CacheEntry, is_not_modified};
+use penstock_http::{Fields, Framing, RequestHead, ResponseHead, Version, push_decimal};
+use penstock_rules::{By, During, Termination};
+use std::{
+    io,
+    sync::Arc,
+    task::{Context, Poll, ready},
+};
+
+/// Sends the stored response that rules have found.
+pub(super) async fn deliver(live: &mut Live<'_>) {
+    let Some((cache, entry)) = caching::take_found(live.x) else { return };
+    let worker = live.worker;
+    match live.x.backend.filter(|backend| *backend != live.conn.frontend) {
+        Some(backend) => {
+            live.x.presence = worker.shared.backends.get(backend).map(|pool| pool.enter());
+            worker.counters().backend(backend).session(worker.now_ms());
+        }
+        None => worker.counters().frontend(live.conn.frontend).intercepted.inc(),
+    }
+    service::taken_by(live.conn, live.x, "<CACHE>");
+    live.x.log.termination = Termination(By::Ourselves, During::Request);
+    live.x.txn.cache = Some(cache.name().clone());
+    compress::choose(live);
+    let mut stored = Stored::new(entry, worker.clock.unix_s());
+    let framing = stored.begin(&live.x.request, &mut live.x.response);
+    let mut request = Flow::new();
+    request.done = true;
+    live.x.times.answered = Some(worker.clock.now());
+    let proxy = live.proxy();
+    let patience = Patience::new(live.conn, live.x, proxy);
+    // However it ends, it is over.
+    let _ = answer(live, Answer { upstream: &mut stored, request, framing, server: None, proxy, patience }).await;
+}
+
+/// A stored response, in the place of a server that sends it.
+struct Stored {
+    entry: Arc<CacheEntry>,
+    age_s: u64,
+    /// How much of the body was read: whole pieces, and bytes of the next.
+    piece: usize,
+    at: usize,
+    counts: Counts,
+}
+
+impl Stored {
+    fn new(entry: Arc<CacheEntry>, now_s: u64) -> Stored {
+        Stored { age_s: entry.age_s(now_s), entry, piece: 0, at: 0, counts: Counts::default() }
+    }
+    /// Writes the head that answers a request; returns how the body is framed.
+    fn begin(&mut self, request: &RequestHead, head: &mut ResponseHead) -> Framing {
+        head.clone_from(&self.entry.head);
+        let mut age = Vec::with_capacity(8);
+        push_decimal(&mut age, self.age_s);
+        head.fields.append(b"age", &age).expect("a name and a number");
+        let is_known = is_not_modified(request, &self.entry);
+        if is_known {
+            head.set_status(304);
+        }
+        // As when it came from its server: HTTP/2 has no reason, and one was added for clients of HTTP/1.
+        let reason = if head.version() == Version::Http2 { 0 } else { head.reason().len() };
+        self.counts.received = weight(VERSION + 3 + reason, &head.fields);
+        if is_known { Framing::None } else { self.entry.framing }
+    }
+}
+
+impl Source for Stored {
+    fn poll_body(&mut self, cx: &mut Context<'_>, buffer: &mut Buffer) -> Poll<Result<Body, Fault>> {
+        ready!(turn::poll_proceed(cx));
+        let had = buffer.len();
+        while let Some(piece) = self.entry.piece(self.piece) {
+            turn::round();
+            self.at += buffer.append(&piece[self.at..]);
+            if self.at < piece.len() {
+                break;
+            }
+            (self.piece, self.at) = (self.piece + 1, 0);
+        }
+        let copied = buffer.len() - had;
+        turn::spend(cost::KIB * copied.div_ceil(1024) as u32);
+        self.counts.received += copied as u64;
+        if self.entry.piece(self.piece).is_some() {
+            return Poll::Ready(Ok(Body::grown(buffer, had)));
+        }
+        if self.entry.framing == Framing::Chunked {
+            // As a server's trailers count, and the end that they follow.
+            self.counts.received += 1 + self.entry.trailers.as_ref().map_or(0, |trailers| trailers.text_len() as u64);
+        }
+        Poll::Ready(Ok(Body::End))
+    }
+    fn trailers(&self) -> Option<&Fields> {
+        self.entry.trailers.as_ref()
+    }
+}
+
+impl Sink for Stored {
+    fn poll_send(&mut self, _: &mut Context<'_>, buffer: &mut Buffer, _: Option<End<'_>>) -> Poll<io::Result<()>> {
+        buffer.clear();
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl Upstream for Stored {
+    fn request(&mut self, _: &mut RequestHead, _: Framing) {}
+    fn poll_head(&mut self, _: &mut Context<'_>, _: &mut ResponseHead) -> Poll<Result<Framing, Fault>> {
+        // It was read before, and there is no other.
+        Poll::Ready(Err(Fault::Closed))
+    }
+    fn answered(&self) -> Answered {
+        Answered::Head
+    }
+    fn tunnel(&mut self) {}
+    fn counts(&self) -> Counts {
+        self.counts
+    }
+}
