@@ -145,8 +145,16 @@ pub(super) fn count_elements<'c>(fields: &Fields, name: Option<&[u8]>) -> Fetche
 }
 
 pub(super) fn element_ip<'c>(fields: &'c Fields, args: &'c [Arg], cursor: &mut Cursor) -> Fetched<'c> {
-    let value = element(fields, args, cursor)?;
-    parse_ip(value).map(Value::ip).ok_or(Missing::Absent)
+    loop {
+        cursor.more = false;
+        if let Some(ip) = parse_ip(element(fields, args, cursor)?) {
+            return Ok(Value::ip(ip));
+        }
+        // An ACL looks at every address, whatever a client writes before it.
+        if !cursor.more {
+            return Err(Missing::Absent);
+        }
+    }
 }
 
 /// Parses a text that is just an address; an IPv4 address may be followed by a port.
