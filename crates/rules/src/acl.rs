@@ -218,10 +218,11 @@ impl Linker<'_> {
             )));
         }
         let dotted = expr.fetch == "req.ssl_ver" && !expr.has_converters();
-        // The method of a variant only applies if no converter follows.
+        // The method of a keyword only applies if no converter follows.
+        let binary = matches!(word, "payload" | "payload_lv");
         let mut method = match form {
             Some((_, method)) if !expr.has_converters() => Some(method),
-            _ if expr.fetch.ends_with(".payload") || expr.fetch.ends_with(".payload_lv") => Some(Method::Bin),
+            _ if binary && !expr.has_converters() => Some(Method::Bin),
             _ => Method::of_type(expr.output()),
         };
         let Flags { patterns, files, id } = self.values(values, &mut method, &expr)?;
