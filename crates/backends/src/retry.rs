@@ -12,6 +12,9 @@ pub enum Reason {
     Stale,
     /// `conn-failure`
     Connect,
+    /// The server's certificate is for another name than the one sent as SNI. As in HAProxy, that is never tried again, since
+    /// the same name would be sent.
+    WrongName,
     /// `empty-response`
     Empty,
     /// `junk-response`
@@ -26,7 +29,7 @@ impl Reason {
     /// The status of the response if nothing more is tried; `None` if it is the server's own.
     pub fn status(self) -> Option<u16> {
         match self {
-            Reason::Stale | Reason::Connect => Some(503),
+            Reason::Stale | Reason::Connect | Reason::WrongName => Some(503),
             Reason::Empty | Reason::Junk => Some(502),
             Reason::Timeout => Some(504),
             Reason::Status => None,
@@ -44,6 +47,7 @@ pub fn may_repeat_body(proxy: &Proxy) -> bool {
 pub fn retries_on(proxy: &Proxy, reason: Reason) -> bool {
     let Some(words) = &proxy.retry_on else { return reason == Reason::Connect };
     let word = match reason {
+        Reason::WrongName => return false,
         Reason::Stale | Reason::Connect => "conn-failure",
         Reason::Empty => "empty-response",
         Reason::Junk => "junk-response",

@@ -30,7 +30,7 @@ use crate::{
     tcp::raw::Raw,
     worker::{present::Present, state::Worker, turn},
 };
-use penstock_backends::retry::Attempts;
+use penstock_backends::retry::{Attempts, Reason};
 use penstock_config::model::{Proxy, ProxyId};
 use penstock_rules::{Buffered, By, During, Termination, Verdict};
 use std::{
@@ -148,11 +148,12 @@ async fn to_backend(conn: &mut Conn, client: &mut Raw, x: &mut Exchange, backend
         let _in_use = InUse::of(cells);
         assign::count_attempt(&worker, x, &server, attempts.assigned(server.at.server));
         let key = key_of(conn, x, &server, false, Stage::Raw);
-        if let Some(stream) = assign::connect(conn, x, &server, key.as_ref()).await {
-            break (slot, stream);
-        }
+        let reason = match assign::connect(conn, x, &server, key.as_ref()).await {
+            Ok(stream) => break (slot, stream),
+            Err(reason) => reason,
+        };
         drop(slot);
-        if !attempts.are_left(proxy) {
+        if !attempts.are_left(proxy) || reason == Reason::WrongName {
             assign::count_connect_error(&worker, &server);
             return;
         }

@@ -87,6 +87,7 @@ impl Connector {
             let client = self.live.load();
             (client.config.clone(), Connector::name(client.verifies, sni)?)
         };
+        let with_sni = matches!(name, ServerName::DnsName(_));
         let presence = InProgress::handshake();
         let mut waited = Duration::ZERO;
         let session =
@@ -94,7 +95,11 @@ impl Connector {
                 .await?
                 .map_err(HandshakeError::Tls)?;
         let flight = Flight::new(Session::Client(Box::new(session)), Vec::new());
-        let mut open = handshake::run(stream, flight, Opening { presence, permit: None, share: OURS }, waited).await?;
+        let opened = handshake::run(stream, flight, Opening { presence, permit: None, share: OURS }, waited).await;
+        let mut open = opened.map_err(|error| match error {
+            HandshakeError::WrongName if !with_sni => HandshakeError::WrongHost,
+            other => other,
+        })?;
         open.facts_mut().sni = sni.map(str::to_owned);
         Ok(open)
     }

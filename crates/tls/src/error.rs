@@ -24,8 +24,10 @@ pub enum HandshakeError {
     },
     /// The peer's certificate has X.509 version 1, which webpki does not read.
     Version1,
-    /// A server presented a certificate for another name.
+    /// A server presented a certificate for another name than the one sent as SNI.
     WrongName,
+    /// A server presented a certificate for another name than that of `verifyhost`.
+    WrongHost,
     /// TLS failed: no common version or suite, a bad signature, or an alert from the peer.
     Tls(rustls::Error),
     /// The line of handshakes was longer than `tune.crypto.max-wait`.
@@ -43,6 +45,7 @@ impl HandshakeError {
             HandshakeError::Certificate { authority: true, .. } => "SSL client CA chain cannot be verified",
             HandshakeError::Certificate { authority: false, .. } => "SSL client certificate not trusted",
             HandshakeError::Version1 => "SSL client certificate of X.509 version 1 not supported",
+            HandshakeError::WrongHost => "Server presented an SSL certificate different from the configured one",
             HandshakeError::WrongName => "Server presented an SSL certificate different from the expected one",
             _ => "SSL handshake failure",
         }
@@ -55,6 +58,7 @@ impl HandshakeError {
             HandshakeError::Aborted(_) => 25,
             HandshakeError::Certificate { authority: true, .. } => 30,
             HandshakeError::Certificate { authority: false, .. } | HandshakeError::Version1 => 31,
+            HandshakeError::WrongHost => 32,
             HandshakeError::WrongName => 33,
             _ => 34,
         }
@@ -75,7 +79,10 @@ impl fmt::Display for HandshakeError {
                 f.write_str(" (turned away: the wait would be longer than tune.crypto.max-wait)")
             }
             HandshakeError::Internal(what) => write!(f, " ({what})"),
-            HandshakeError::Empty | HandshakeError::WrongName | HandshakeError::Version1 => Ok(()),
+            HandshakeError::Empty
+            | HandshakeError::WrongHost
+            | HandshakeError::WrongName
+            | HandshakeError::Version1 => Ok(()),
         }
     }
 }

@@ -21,9 +21,10 @@ impl HandshakeError {
             HandshakeError::BadHello(HelloError::BadRecord) => (443, "invalid record"),
             HandshakeError::BadHello(HelloError::Malformed(_)) => (159, "length mismatch"),
             HandshakeError::UnknownName => (234, "callback failed"),
-            HandshakeError::Certificate { .. } | HandshakeError::Version1 | HandshakeError::WrongName => {
-                (134, "certificate verify failed")
-            }
+            HandshakeError::Certificate { .. }
+            | HandshakeError::Version1
+            | HandshakeError::WrongHost
+            | HandshakeError::WrongName => (134, "certificate verify failed"),
             HandshakeError::Tls(error) => of_library(error),
             HandshakeError::Internal(_) => INTERNAL,
         };

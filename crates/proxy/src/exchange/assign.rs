@@ -7,8 +7,13 @@ use crate::{
     servers::connect::{self, Failure},
     worker::state::Worker,
 };
-use penstock_backends::{queue::Granted, retry::Attempt, reuse::Key};
+use penstock_backends::{
+    queue::Granted,
+    retry::{Attempt, Reason},
+    reuse::Key,
+};
 use penstock_rules::{By, During, ServerConnFacts, Termination};
+use penstock_tls::HandshakeError;
 use std::{
     future::{Future, poll_fn},
     pin::Pin,
@@ -86,8 +91,17 @@ pub(crate) async fn assign(
     }
 }
 
-/// Opens a new connection to a server within `timeout connect`, and counts it. If that fails, the log facts say why.
-pub(crate) async fn connect(conn: &mut Conn, x: &mut Exchange, server: &Server, key: Option<&Key>) -> Option<Stream> {
+/// Opens a new connection to a server within `timeout connect`, and counts it.
+///
+/// # Errors
+///
+/// `Reason::Connect` or `Reason::WrongName`; the log facts say more.
+pub(crate) async fn connect(
+    conn: &mut Conn,
+    x: &mut Exchange,
+    server: &Server,
+    key: Option<&Key>,
+) -> Result<Stream, Reason> {
     let worker = conn.worker.clone();
     let timeout = worker.shared.config.proxies[server.at.proxy].timeouts.connect;
     conn.deadline.set(worker.clock.tick(), timeout);
@@ -101,21 +115,26 @@ pub(crate) async fn connect(conn: &mut Conn, x: &mut Exchange, server: &Server, 
     worker.cells(server).connects.inc();
     let seen = if matches!(opened, Some(Ok(_))) { Seen::Connected } else { Seen::NotConnected };
     worker.shared.backends.observe(server.at, seen, worker.clock.now().into_std());
+    let mut reason = Reason::Connect;
     x.log.termination = match opened {
         Some(Ok(stream)) => {
             connected(x, facts_of(&stream), worker.clock.now());
-            return Some(stream);
+            return Ok(stream);
         }
         Some(Err(Failure::Exhausted(_))) => Termination(By::Exhaustion, During::Connect),
         Some(Err(Failure::Tls(e))) => {
             let (error, tls_error) = ((e.code(), e.message()), Some(e.library()));
             x.server_conn = ServerConnFacts { error, tls_error, ..ServerConnFacts::default() };
+            if matches!(e, HandshakeError::WrongName) {
+                // HAProxy counts the attempts that it leaves out.
+                (reason, x.log.retries) = (Reason::WrongName, worker.shared.config.proxies[server.at.proxy].retries);
+            }
             Termination(By::Server, During::Connect)
         }
         Some(Err(_)) => Termination(By::Server, During::Connect),
         None => Termination(By::ServerTimeout, During::Connect),
     };
-    None
+    Err(reason)
 }
 
 /// Records that there is a connection to the server.

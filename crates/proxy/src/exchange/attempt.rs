@@ -54,8 +54,8 @@ pub(super) async fn attempt(live: &mut Live<'_>, slot: &Slot, proxy: &Proxy, rep
     let limits = Limits { lenient: proxy.options.accept_invalid_http_response, ..live.conn.limits() };
     let only_http1 = websocket::goes_over_http1(&live.x.request, &server.config.settings);
     let Some(key) = key_of(live.conn, live.x, server, only_http1, context::Stage::Request) else {
-        connect(live.conn, live.x, server, None).await;
-        return Err(Ended::Retry(Reason::Connect));
+        let reason = connect(live.conn, live.x, server, None).await.err().unwrap_or(Reason::Connect);
+        return Err(Ended::Retry(reason));
     };
     let private = proxy.http_reuse == HttpReuse::Never || live.conn.own.authenticates();
     let claim = (!private).then(|| Claim::new(proxy, first, live.conn.own.session()));
@@ -74,8 +74,8 @@ pub(super) async fn attempt(live: &mut Live<'_>, slot: &Slot, proxy: &Proxy, rep
             (taken.stream, taken.uses)
         }
         None => match connect(live.conn, live.x, server, Some(&key)).await {
-            Some(stream) => (stream, 0),
-            None => return Err(Ended::Retry(Reason::Connect)),
+            Ok(stream) => (stream, 0),
+            Err(reason) => return Err(Ended::Retry(reason)),
         },
     };
     if !only_http1 && mux::is_spoken_by(&stream, &server.config.settings) {

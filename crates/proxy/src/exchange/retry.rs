@@ -89,7 +89,7 @@ pub(super) async fn to_backend(live: &mut Live<'_>, backend: ProxyId) {
         };
         drop(slot);
         if !attempts.are_left(proxy) || !retries_on(proxy, reason) {
-            if reason == Reason::Connect {
+            if matches!(reason, Reason::Connect | Reason::WrongName) {
                 count_connect_error(worker, &server);
             }
             return fail_server(live, reason).await;
