@@ -32,6 +32,7 @@ pub use observe::{
     pace, past, snapshot,
     snapshot::Snapshot,
 };
+pub use penstock_cache::{Cache, EntryView};
 pub use penstock_tls::store as certificates;
 pub use process::{
     activity::WorkerView,

@@ -1,15 +1,12 @@
 //! Commands that show the inside of the process: workers, descriptors, libraries, name servers, the crypto engine, variables.
 
-use super::{Answer, Executor, Piece};
+use super::{Answer, Executor, Piece, caches};
 use penstock_config::{Line, Span, Word};
 use penstock_control::Inside;
 use penstock_engine::{Class, ClassCounters};
 use penstock_proxy::{Handle, WorkerView, engine::Report};
 use serde_json::{Value as Json, json};
-use std::{
-    fmt::Write as _,
-    time::{SystemTime, UNIX_EPOCH},
-};
+use std::fmt::Write as _;
 
 impl Executor {
     pub(super) fn inside(&self, command: Inside) -> Answer {
@@ -17,7 +14,7 @@ impl Executor {
             Inside::Activity { json } => Answer::data(activity(&self.handle.worker_views(), json)),
             Inside::Threads { json } => Answer::data(threads(&self.handle.worker_views(), json)),
             Inside::Tasks { json } => Answer::data(tasks(&self.handle.worker_views(), json)),
-            Inside::Caches { json } => caches(&self.handle, json),
+            Inside::Caches { json } => caches::show(&self.handle, json),
             Inside::Descriptors { number, json } => descriptors(number, json),
             Inside::Libraries { json } => libraries(json),
             Inside::Resolvers { name, json } => resolvers(&self.handle, name.as_deref(), json),
@@ -120,52 +117,6 @@ fn tasks(workers: &[WorkerView], json: bool) -> String {
     }
     format!("Running tasks: {running} ({} threads)\n  connections: {connections}\n", workers.len())
 }
-
-/// The caches with their entries, of which there may be millions: read on a thread of its own.
-fn caches(handle: &Handle, json: bool) -> Answer {
-    let shared = handle.shared().clone();
-    Answer::beside("caches", move |pieces| {
-        let now_s = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
-        for (number, cache) in (1..).zip(&shared.caches) {
-            let mut entries = (1_u64..).zip(cache.entries()).peekable();
-            let limits = cache.limits();
-            let mut head = Some(if json {
-                let (name, total, used) = (cache.name(), limits.total, cache.used());
-                json!({ "cache": &**name, "size": total, "used": used }).to_string() + "\n"
-            } else {
-                let free = limits.total.saturating_sub(cache.used()) / BLOCK;
-                // Numbers in place of HAProxy's addresses: where things are in memory helps attackers alone.
-                format!("{number:#x}: {} (shctx:{number:#x}, available blocks:{free})\n", cache.name())
-            });
-            while head.is_some() || entries.peek().is_some() {
-                let mut text = head.take().unwrap_or_default();
-                for (place, entry) in entries.by_ref().take(128) {
-                    let left = entry.expires_s as i64 - now_s as i64;
-                    let _ = if json {
-                        let entry = json!({
-                            "hash": entry.hash, "variant": entry.variant, "size": entry.size, "cost": entry.cost,
-                            "readers": entry.readers, "expires_in": left,
-                        });
-                        writeln!(text, "{entry}")
-                    } else {
-                        let blocks = entry.cost.div_ceil(BLOCK as u64);
-                        writeln!(
-                            text,
-                            "{place:#x} hash:{} vary:0x{:024x} size:{} ({blocks} blocks), refcount:{}, expire:{left}",
-                            entry.hash, entry.variant, entry.size, entry.readers,
-                        )
-                    };
-                }
-                if !pieces.give(Piece::Data(text.into_bytes())) {
-                    return;
-                }
-            }
-        }
-    })
-}
-
-/// What HAProxy counts a cache's memory in.
-const BLOCK: usize = 1024;
 
 /// The open descriptors as `/proc` shows them. Read on a thread of its own, because this may take long.
 fn descriptors(number: Option<u32>, json: bool) -> Answer {

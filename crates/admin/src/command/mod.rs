@@ -5,6 +5,7 @@
 //! long answer is produced in pieces.
 
 mod answer;
+mod caches;
 mod certificates;
 mod frontends;
 mod info;
