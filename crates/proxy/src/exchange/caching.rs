@@ -29,6 +29,11 @@ pub(crate) fn look_up(live: &mut Live<'_>, cache: CacheId) {
     if x.caching.as_ref().is_some_and(|caching| caching.found.is_some()) {
         return;
     }
+    if live.conn.own.authenticates() {
+        // What its server sends belongs to whoever logged in on the connection, though no request says so.
+        x.caching = None;
+        return;
+    }
     let has_body = live.client.request_framing() != Framing::None;
     let Some(query) = CacheQuery::of(&x.request, x.txn.received.method(), has_body) else {
         x.caching = None;
