@@ -8,7 +8,8 @@ use penstock_http::RequestHead;
 #[derive(Clone, Debug)]
 pub struct CacheQuery {
     pub(crate) key: Box<[u8]>,
-    pub(crate) asked: Asked,
+    /// What responses may vary by; `None` if the cache that was asked stores none that vary.
+    pub(crate) asked: Option<Asked>,
     /// Whether its response may be shared only if it says so itself.
     pub(crate) authorized: bool,
     may_answer: bool,
@@ -17,12 +18,11 @@ pub struct CacheQuery {
 }
 
 impl CacheQuery {
-    /// Reads a request, whose method was `received` before rules changed it; `None` if nothing identifies what it asks for.
-    pub fn of(request: &RequestHead, received: &[u8], has_body: bool) -> Option<CacheQuery> {
+    pub(crate) fn of(request: &RequestHead, received: &[u8], has_body: bool, vary: bool) -> Option<CacheQuery> {
         let key = key_of(request)?;
         Some(CacheQuery {
             key: key.into(),
-            asked: Asked::of(request),
+            asked: vary.then(|| Asked::of(request)),
             authorized: rules::is_authorized(request),
             may_answer: rules::may_answer(request, has_body) && request.method() == received,
             may_store: rules::may_store_for(request, has_body) && received == b"GET",

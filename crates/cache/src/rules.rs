@@ -107,7 +107,8 @@ pub(crate) fn lifetime(response: &ResponseHead, authorized: bool, max_age_s: u64
         None if fields.get(b"age").is_some() => return None,
         None => max_age_s,
     };
-    (left_s > 0).then_some(Lifetime { left_s: left_s.min(max_age_s), age_s })
+    let left_s = left_s.min(max_age_s);
+    (left_s > 0).then_some(Lifetime { left_s, age_s })
 }
 
 /// A number of seconds, in quotes or not; more than any lifetime is as good as the largest.
@@ -183,6 +184,13 @@ mod tests {
         for (lines, expected) in cases {
             assert_eq!(life("", lines), *expected, "{lines}");
         }
+    }
+
+    #[test]
+    fn nothing_is_stored_for_no_time() {
+        let mut head = ResponseHead::from_status(200);
+        head.fields.append(b"cache-control", b"max-age=5").unwrap();
+        assert_eq!(lifetime(&head, false, 0, 0), None);
     }
 
     #[test]

@@ -8,7 +8,7 @@ use crate::{
     storing::Storing,
     vary::Variant,
 };
-use penstock_http::{Fields, Framing, Known, ResponseHead, remove_hop_by_hop};
+use penstock_http::{Fields, Framing, Known, RequestHead, ResponseHead, remove_hop_by_hop};
 use std::{
     collections::{BTreeMap, HashMap},
     hash::{BuildHasher, RandomState},
@@ -74,8 +74,9 @@ struct Slot {
     storing: Vec<(u64, Variant)>,
 }
 
-/// Bytes that an entry costs besides its contents: the maps' nodes, the allocations' own headers, the pieces' list.
-const OVERHEAD: usize = size_of::<CacheEntry>() + size_of::<Slot>() + 256;
+/// Bytes that an entry costs besides its contents: its place in the maps, which may be half empty, a dozen allocations' own headers,
+/// the lists of entries and of pieces. `tests/memory.rs` compares it with what the process takes.
+const OVERHEAD: usize = size_of::<CacheEntry>() + 2 * size_of::<Slot>() + 320;
 /// Bytes that a field costs besides its name and value.
 const FIELD: usize = 32;
 /// Entries that are looked at for room, twice as many as the smallest ones that a piece of a body needs: those that are being read
@@ -102,6 +103,12 @@ impl Cache {
         self.used.load(Relaxed)
     }
 
+    /// What this cache needs of a request, whose method was `received` before rules changed it; `None` if nothing identifies what it
+    /// asks for.
+    pub fn query(&self, request: &RequestHead, received: &[u8], has_body: bool) -> Option<CacheQuery> {
+        CacheQuery::of(request, received, has_body, self.limits.vary)
+    }
+
     /// The response for a request, if one is stored that may answer it.
     pub fn find(&self, query: &CacheQuery, now_s: u64) -> Option<Arc<CacheEntry>> {
         if !query.may_answer() {
@@ -111,7 +118,7 @@ impl Cache {
         let mut held = self.lock(&query.key);
         held.index.expire(&query.key, now_s, &mut expired);
         let slot = held.index.keys.get_mut(&query.key[..])?;
-        let (number, entry) = slot.entries.iter_mut().find(|(_, entry)| entry.variant.answers(&query.asked))?;
+        let (number, entry) = slot.entries.iter_mut().find(|(_, entry)| entry.variant.answers(query.asked.as_ref()))?;
         let next = self.next.fetch_add(1, Relaxed);
         let (before, found) = (std::mem::replace(number, next), entry.clone());
         let key = held.index.order.remove(&before)?;
@@ -137,7 +144,7 @@ impl Cache {
             return None;
         }
         let life = lifetime(response, query.authorized, limits.age_s, now_s)?;
-        let variant = Variant::of(response, &query.asked, limits.vary)?;
+        let variant = Variant::of(response, query.asked.as_ref().filter(|_| limits.vary))?;
         let mut expired = Vec::new();
         let mut held = self.lock(&query.key);
         held.index.expire(&query.key, now_s, &mut expired);
@@ -147,9 +154,7 @@ impl Cache {
         // Room may be found in any part of the index.
         drop(held);
         drop(expired);
-        let mut head = response.clone();
-        remove_hop_by_hop(&mut head.fields, false);
-        head.fields.remove(b"age");
+        let head = stored_head(response);
         let cost = OVERHEAD + query.key.len() * 2 + variant.size() * 2 + cost_of(&head.fields);
         let mut room = Room::none(&self.used);
         if !self.take(&mut room, cost) {
@@ -221,6 +226,10 @@ impl Cache {
         let Some(slot) = keys.get_mut(key) else { return };
         let Some(at) = slot.storing.iter().position(|(other, _)| *other == number) else { return };
         slot.storing.swap_remove(at);
+        if slot.storing.is_empty() {
+            // Most keys have one response, and wait long for the next.
+            slot.storing = Vec::new();
+        }
         // A server that has changed its mind about what it varies by has replaced the others too.
         slot.entries.retain(|(other, stored)| {
             let stays = stored.variant != entry.variant && stored.variant.is_like(&entry.variant);
@@ -230,6 +239,7 @@ impl Cache {
             }
             stays
         });
+        slot.entries.reserve_exact(1);
         slot.entries.push((number, entry));
         order.insert(number, key.clone());
         // What was replaced is freed after the lock.
@@ -321,6 +331,21 @@ impl Index {
             self.keys.remove(key);
         }
     }
+}
+
+/// The head as it is stored: without what concerns one connection, and without the age. Its fields are written anew, since those
+/// that rules have changed still hold the text that they had.
+fn stored_head(response: &ResponseHead) -> ResponseHead {
+    let mut head = response.clone();
+    remove_hop_by_hop(&mut head.fields, false);
+    head.fields.remove(b"age");
+    let mut fields = Fields::new();
+    fields.reserve(head.fields.len(), head.fields.text_len());
+    for field in head.fields.iter() {
+        fields.append(field.name, field.value).expect("it was a field before");
+    }
+    head.fields = fields;
+    head
 }
 
 pub(crate) fn cost_of(fields: &Fields) -> usize {

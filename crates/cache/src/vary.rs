@@ -100,13 +100,11 @@ pub(crate) struct Variant {
 
 impl Variant {
     /// The variant of a response to a request that said `asked`; `None` if the response cannot be stored, since it varies by
-    /// something else, or at all without `process`.
-    pub(crate) fn of(response: &ResponseHead, asked: &Asked, process: bool) -> Option<Variant> {
+    /// something else, or at all and what the request said is not known.
+    pub(crate) fn of(response: &ResponseHead, asked: Option<&Asked>) -> Option<Variant> {
         let mut variant = Variant::default();
         for value in response.fields.get_all(b"vary") {
-            if !process || list(value).next().is_none() {
-                return None;
-            }
+            let asked = asked.filter(|_| list(value).next().is_some())?;
             for name in list(value) {
                 match name.to_ascii_lowercase().as_slice() {
                     b"accept-encoding" => {
@@ -121,8 +119,9 @@ impl Variant {
         }
         Some(variant)
     }
-    /// Whether this variant answers a request that says `asked`.
-    pub(crate) fn answers(&self, asked: &Asked) -> bool {
+    /// Whether this variant answers a request that says `asked`; if that is not known, it must not vary.
+    pub(crate) fn answers(&self, asked: Option<&Asked>) -> bool {
+        let Some(asked) = asked else { return *self == Variant::default() };
         self.codings.is_none_or(|needed| asked.codings.is_some_and(|accepted| needed & !accepted == 0))
             && self.referer.as_ref().is_none_or(|referer| *referer == asked.referer)
             && self.origin.as_ref().is_none_or(|origin| *origin == asked.origin)
@@ -181,42 +180,48 @@ mod tests {
 
     #[test]
     fn a_coded_body_goes_to_those_who_accept_its_coding() {
-        let gzip = Variant::of(&response("Accept-Encoding", Some("gzip")), &asked(&[]), true).unwrap();
+        let gzip = Variant::of(&response("Accept-Encoding", Some("gzip")), Some(&asked(&[]))).unwrap();
         let yes = ["gzip", "GZIP", "deflate, gzip;q=0.1", "gzip ; q=0.8", "*", "x-gzip", "foo, gzip", "br, *;q=0.5"];
         let no = ["", "br", "gzip;q=0", "gzip;q=0.000, *", "*;q=0", "identity"];
         for value in yes {
-            assert!(gzip.answers(&asked(&[("accept-encoding", value)])), "{value}");
+            assert!(gzip.answers(Some(&asked(&[("accept-encoding", value)]))), "{value}");
         }
         for value in no {
-            assert!(!gzip.answers(&asked(&[("accept-encoding", value)])), "{value}");
+            assert!(!gzip.answers(Some(&asked(&[("accept-encoding", value)]))), "{value}");
         }
-        assert!(gzip.answers(&asked(&[])));
-        let plain = Variant::of(&response("Accept-Encoding", None), &asked(&[]), true).unwrap();
-        assert!(plain.answers(&asked(&[("accept-encoding", "br")])));
-        assert!(!plain.answers(&asked(&[("accept-encoding", "br, identity;q=0")])));
-        assert!(!plain.answers(&asked(&[("accept-encoding", "*;q=0")])));
-        let both = Variant::of(&response("Accept-Encoding", Some("deflate, gzip")), &asked(&[]), true).unwrap();
-        assert!(!both.answers(&asked(&[("accept-encoding", "gzip")])));
+        assert!(gzip.answers(Some(&asked(&[]))));
+        let plain = Variant::of(&response("Accept-Encoding", None), Some(&asked(&[]))).unwrap();
+        assert!(plain.answers(Some(&asked(&[("accept-encoding", "br")]))));
+        assert!(!plain.answers(Some(&asked(&[("accept-encoding", "br, identity;q=0")]))));
+        assert!(!plain.answers(Some(&asked(&[("accept-encoding", "*;q=0")]))));
+        let both = Variant::of(&response("Accept-Encoding", Some("deflate, gzip")), Some(&asked(&[]))).unwrap();
+        assert!(!both.answers(Some(&asked(&[("accept-encoding", "gzip")]))));
     }
 
     #[test]
     fn what_cannot_be_told_apart_is_not_stored() {
         for vary in ["*", "Cookie", "Accept-Encoding, Cookie", "", "User-Agent"] {
-            assert_eq!(Variant::of(&response(vary, None), &asked(&[]), true), None, "{vary}");
+            assert_eq!(Variant::of(&response(vary, None), Some(&asked(&[]))), None, "{vary}");
         }
-        assert_eq!(Variant::of(&response("Referer", None), &asked(&[]), false), None);
-        assert_eq!(Variant::of(&response("Accept-Encoding", Some("foo")), &asked(&[]), true), None);
+        assert_eq!(Variant::of(&response("Referer", None), None), None);
+        assert_eq!(Variant::of(&response("Accept-Encoding", Some("foo")), Some(&asked(&[]))), None);
         let many = vec!["x"; CODINGS_MAX].join(",");
-        assert_eq!(Variant::of(&response("Accept-Encoding", None), &asked(&[("accept-encoding", &many)]), true), None);
+        assert_eq!(Variant::of(&response("Accept-Encoding", None), Some(&asked(&[("accept-encoding", &many)]))), None);
+    }
+
+    #[test]
+    fn a_request_that_was_not_read_for_it_gets_nothing_that_varies() {
+        let gzip = Variant::of(&response("Accept-Encoding", Some("gzip")), Some(&asked(&[]))).unwrap();
+        assert!(!gzip.answers(None) && Variant::default().answers(None));
     }
 
     #[test]
     fn referer_and_origin_are_compared_byte_for_byte() {
         for name in ["referer", "origin"] {
-            let variant = Variant::of(&response(name, None), &asked(&[(name, "x")]), true).unwrap();
-            assert!(variant.answers(&asked(&[(name, "x")])));
+            let variant = Variant::of(&response(name, None), Some(&asked(&[(name, "x")]))).unwrap();
+            assert!(variant.answers(Some(&asked(&[(name, "x")]))));
             for others in [&[][..], &[(name, "y")], &[(name, "x"), (name, "x")], &[(name, "")]] {
-                assert!(!variant.answers(&asked(others)), "{others:?}");
+                assert!(!variant.answers(Some(&asked(others))), "{others:?}");
             }
         }
     }

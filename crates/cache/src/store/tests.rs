@@ -12,7 +12,7 @@ fn query_of(key: &str, fields: &[(&str, &str)]) -> CacheQuery {
     for (name, value) in fields {
         head.fields.append(name.as_bytes(), value.as_bytes()).unwrap();
     }
-    CacheQuery::of(&head, b"GET", false).unwrap()
+    CacheQuery::of(&head, b"GET", false, true).unwrap()
 }
 fn query(key: &str) -> CacheQuery {
     query_of(key, &[])

@@ -35,7 +35,8 @@ pub(crate) fn look_up(live: &mut Live<'_>, cache: CacheId) {
         return;
     }
     let has_body = live.client.request_framing() != Framing::None;
-    let Some(query) = CacheQuery::of(&x.request, x.txn.received.method(), has_body) else {
+    let cache = &live.worker.shared.caches[cache.0 as usize];
+    let Some(query) = cache.query(&x.request, x.txn.received.method(), has_body) else {
         x.caching = None;
         return;
     };
@@ -43,7 +44,6 @@ pub(crate) fn look_up(live: &mut Live<'_>, cache: CacheId) {
     if query.may_answer() {
         let cells = cells(live.conn, x);
         cells.cache_lookups.inc();
-        let cache = &live.worker.shared.caches[cache.0 as usize];
         found = cache.find(&query, live.worker.clock.unix_s()).map(|entry| (cache.clone(), entry));
         if found.is_some() {
             cells.cache_hits.inc();
@@ -65,7 +65,8 @@ fn cells<'a>(conn: &'a Conn, x: &Exchange) -> &'a Cells {
 /// changed. `framing` is that of its body.
 pub(crate) fn store(live: &mut Live<'_>, cache: CacheId, framing: Framing) {
     let x = &mut *live.x;
-    let Some(caching) = x.caching.as_mut().filter(|caching| caching.found.is_none()) else { return };
+    // What comes from a cache is there already.
+    let Some(caching) = x.caching.as_mut().filter(|_| x.txn.cache.is_none()) else { return };
     let cache = &live.worker.shared.caches[cache.0 as usize];
     if caching.query.has_changed(x.response.status()) {
         cache.invalidate(&caching.query);
