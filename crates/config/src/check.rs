@@ -116,6 +116,7 @@ pub(crate) fn references(config: &Config, diagnostics: &mut Diagnostics) {
     proxy_numbers(config, diagnostics);
     guids(config, diagnostics);
     listeners(config, diagnostics);
+    chains(config, diagnostics);
     for proxy in config.proxies.iter().filter(|p| !p.disabled) {
         unlogged(config, proxy, diagnostics);
         cache::references(config, proxy, diagnostics);
@@ -142,6 +143,14 @@ pub(crate) fn references(config: &Config, diagnostics: &mut Diagnostics) {
     }
 }
 
+/// Checks that the services of chains exist.
+fn chains(config: &Config, diagnostics: &mut Diagnostics) {
+    let services = || config.proxies.iter().filter(|proxy| proxy.service.is_some()).map(|proxy| proxy.name.as_str());
+    for step in config.service_chains.iter().flat_map(|chain| &chain.steps) {
+        named("service", &step.service, services(), diagnostics);
+    }
+}
+
 /// Checks `tcp-request client-hello` rules: there must be connections that they apply to, and `bypass` needs a backend in mode tcp.
 fn client_hello(names: &Names<'_>, proxy: &Proxy, diagnostics: &mut Diagnostics) {
     let Some(first) = proxy.tcp_request_client_hello.first() else { return };
@@ -156,7 +165,9 @@ fn client_hello(names: &Names<'_>, proxy: &Proxy, diagnostics: &mut Diagnostics)
     for target in targets {
         // One that does not exist is reported where the rule is compiled.
         let Some(found) = names.backends.get(target.text.as_str()) else { continue };
-        if found.mode != Mode::Tcp {
+        if found.service.is_some() {
+            is_service(target, diagnostics);
+        } else if found.mode != Mode::Tcp {
             let line = found.span.line;
             diagnostics
                 .error(
@@ -357,6 +368,13 @@ fn chain_returns(names: &Names<'_>, proxy: &Proxy, server: &Server) -> bool {
     true
 }
 
+/// Reports that traffic is to be sent to a service as if it were a backend.
+fn is_service(target: &Word, diagnostics: &mut Diagnostics) {
+    diagnostics
+        .error(target.span, format!("'{}' is a service, not a backend", target.text))
+        .hint("name it in a 'service-chain', and that in 'http-request service-chain'");
+}
+
 /// Checks that a name is one of `known`.
 fn named<'k>(what: &str, word: &Word, known: impl Iterator<Item = &'k str> + Clone, diagnostics: &mut Diagnostics) {
     if known.clone().any(|name| name == word.text) {
@@ -390,6 +408,7 @@ impl<'c> Names<'c> {
             return;
         }
         match self.backends.get(target.text.as_str()) {
+            Some(found) if found.service.is_some() => is_service(target, diagnostics),
             Some(found) if found.mode != frontend.mode && !(frontend.mode == Mode::Tcp && upgrades(frontend)) => {
                 let (front, back) = (mode(frontend.mode), mode(found.mode));
                 let line = found.span.line;

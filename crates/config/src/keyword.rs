@@ -38,6 +38,8 @@ impl Places {
     pub const LISTEN: Places = Places(8);
     /// `backend`.
     pub const BACKEND: Places = Places(16);
+    /// `service`.
+    pub const SERVICE: Places = Places(32);
 
     /// Whether these places include all of `other`.
     pub const fn has(self, other: Places) -> bool {

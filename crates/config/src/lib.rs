@@ -7,6 +7,7 @@ mod address;
 mod args;
 mod bind;
 mod cache;
+mod chain;
 mod check;
 mod condition;
 mod cpu_map;

@@ -1,7 +1,7 @@
 //! The tables, for people and programs: every keyword with its place, class and meaning.
 
 use crate::{
-    bind, cache, global,
+    bind, cache, chain, global,
     keyword::{Arity, Keyword, Places, Support, Table},
     others, proxy, server,
 };
@@ -42,6 +42,7 @@ fn collect() -> Vec<Entry> {
     add(&mut all, &proxy::TABLE);
     add(&mut all, &bind::TABLE);
     add(&mut all, &server::TABLE);
+    add(&mut all, &chain::TABLE);
     add(&mut all, &others::USERLIST);
     add(&mut all, &others::PROGRAM);
     add(&mut all, &others::RESOLVERS);
@@ -63,7 +64,7 @@ pub fn matrix(proof: impl Fn(&str, &str) -> String) -> String {
         "# Keywords\n\nEvery keyword of HAProxy's configuration that is known here: {} of them. {} are implemented, {} \
          are read without effect (a NOTICE says why), {} are refused (the message says what to write instead). This page \
          is made from the tables in `crates/config` and `tests/proofs.tsv`; a test compares it with them.\n\n\
-         D defaults, N defaults with a name only, F frontend, L listen, B backend.\n",
+         D defaults, N defaults with a name only, F frontend, L listen, B backend, S service.\n",
         all.len(),
         count(|s| matches!(s, Support::Implemented)),
         count(|s| matches!(s, Support::Accepted(_))),
@@ -76,7 +77,7 @@ pub fn matrix(proof: impl Fn(&str, &str) -> String) -> String {
             let place = if section == "proxy" { " Where |" } else { "" };
             let line = if section == "proxy" { "---|" } else { "" };
             let title = match section {
-                "proxy" => "defaults, frontend, listen, backend",
+                "proxy" => "defaults, frontend, listen, backend, service",
                 other => other,
             };
             let _ = write!(
@@ -118,6 +119,7 @@ fn letters(places: Places) -> String {
     let defaults = if places.has(Places::NAMED_DEFAULTS) { 'N' } else { letter(Places::DEFAULTS, 'D') };
     [defaults, letter(Places::FRONTEND, 'F'), letter(Places::LISTEN, 'L'), letter(Places::BACKEND, 'B')]
         .into_iter()
+        .chain(places.has(Places::SERVICE).then_some('S'))
         .collect()
 }
 

@@ -2,14 +2,14 @@
 
 use crate::{
     args::{Parsed, Reported, expected},
-    cache, check,
+    cache, chain, check,
     dispatch::dispatch,
     env::{Env, Files},
     global,
     keyword::{Places, Table},
     model::{
         CacheSection, Config, CrtStore, ErrorFile, ExternalProgram, Global, Peers, Proxy, ProxyKind, Resolvers,
-        Userlist,
+        ServiceChain, Userlist,
     },
     name::valid_name,
     others,
@@ -26,6 +26,8 @@ pub(crate) const SECTIONS: &[(&str, Name)] = &[
     ("frontend", Name::Required),
     ("backend", Name::Required),
     ("listen", Name::Required),
+    ("service", Name::Required),
+    ("service-chain", Name::Required),
     ("userlist", Name::Required),
     ("resolvers", Name::Required),
     ("peers", Name::Required),
@@ -88,6 +90,7 @@ pub(crate) enum Section {
     CrtStore(CrtStore),
     HttpErrors(HttpErrors),
     Cache(CacheSection),
+    ServiceChain(ServiceChain),
     Program(Box<ExternalProgram>),
     /// A section whose keywords are known and checked, but have no effect.
     Other(&'static Table<()>),
@@ -104,6 +107,7 @@ pub(crate) struct Sections {
     http_errors: Vec<HttpErrors>,
     caches: Vec<CacheSection>,
     programs: Vec<ExternalProgram>,
+    chains: Vec<ServiceChain>,
     drafts: Vec<Draft>,
     /// `defaults` sections, named or not; a proxy without `from` inherits from the last one.
     defaults: Vec<Draft>,
@@ -123,6 +127,7 @@ impl Sections {
             http_errors: Vec::new(),
             caches: Vec::new(),
             programs: Vec::new(),
+            chains: Vec::new(),
             drafts: Vec::new(),
             defaults: Vec::new(),
             names: HashMap::new(),
@@ -172,6 +177,11 @@ impl Sections {
             "resolvers" => Section::Resolvers(Box::new(Resolvers::new(name, span))),
             "peers" => Section::Peers(Peers { name, ..Peers::default() }),
             "crt-store" => Section::CrtStore(CrtStore { name, ..CrtStore::default() }),
+            "service" => {
+                let base = self.defaults.last();
+                Section::Proxy(Box::new(proxy::service::begin(name, base, span)))
+            }
+            "service-chain" => Section::ServiceChain(ServiceChain { name, span, steps: Vec::new() }),
             "http-errors" => Section::HttpErrors(HttpErrors { name, files: Vec::new() }),
             "cache" => Section::Cache(CacheSection::new(name, span)),
             "program" => Section::Program(Box::new(ExternalProgram {
@@ -279,6 +289,8 @@ impl Sections {
             "frontend" => &["frontend"],
             "backend" => &["backend"],
             "listen" => &["frontend", "backend"],
+            // Servers, tables and counters are found by these names.
+            "service" => &["backend"],
             other => &[other],
         };
         for side in sides {
@@ -338,6 +350,7 @@ impl Sections {
             Section::CrtStore(store) => dispatch(&others::CRT_STORE, store, words, around, |_, _, _, _| Ok(())),
             Section::HttpErrors(errors) => dispatch(&others::HTTP_ERRORS, errors, words, around, |_, _, _, _| Ok(())),
             Section::Cache(cache) => dispatch(&cache::TABLE, cache, words, around, |_, _, _, _| Ok(())),
+            Section::ServiceChain(chain) => dispatch(&chain::TABLE, chain, words, around, |_, _, _, _| Ok(())),
             Section::Program(program) => {
                 dispatch(&others::PROGRAM, program.as_mut(), words, around, |_, _, _, _| Ok(()))
             }
@@ -352,6 +365,10 @@ impl Sections {
                 self.defaults.push(*draft);
             }
             Section::Proxy(mut draft) => {
+                if draft.proxy.service.is_some() {
+                    // A wrong one is kept, so that its name is known.
+                    let _ = proxy::service::finish(&mut draft, around);
+                }
                 check::proxy(&mut draft, around);
                 self.drafts.push(*draft);
             }
@@ -366,6 +383,11 @@ impl Sections {
             Section::Cache(cache) => {
                 cache::end(&cache, around);
                 self.caches.push(cache);
+            }
+            Section::ServiceChain(chain) => {
+                // One without services is an error, and is kept so that its name is known.
+                let _ = chain::end(&chain, around);
+                self.chains.push(chain);
             }
             Section::Program(program) => self.programs.extend(others::end_program(*program, around)),
             Section::None | Section::Skipped | Section::Global | Section::Other(_) => {}
@@ -395,6 +417,7 @@ impl Sections {
             http_errors,
             caches: std::mem::take(&mut self.caches),
             programs: std::mem::take(&mut self.programs),
+            service_chains: std::mem::take(&mut self.chains),
             global: std::mem::take(&mut self.global),
             proxies: proxies.into(),
             userlists: std::mem::take(&mut self.userlists),

@@ -27,8 +27,10 @@ mod transfer;
 
 use crate::{
     exchange::live::Live,
+    inspect,
     log::debug,
     route::{self, Route},
+    rules::context::Judged,
     server::Shutdown,
     worker::{
         present::Present,
@@ -63,7 +65,11 @@ pub(crate) async fn run(live: &mut Live<'_>) {
 
 async fn served(live: &mut Live<'_>) {
     match route::request(live).await {
-        Route::Backend(backend) => retry::to_backend(live, backend).await,
+        Route::Backend(backend) => {
+            if inspect::request(live).await == Judged::GoOn {
+                retry::to_backend(live, backend).await;
+            }
+        }
         Route::Stored => stored::deliver(live).await,
         Route::Answered => {}
     }

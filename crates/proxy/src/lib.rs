@@ -12,6 +12,7 @@ mod exchange;
 mod handshake;
 mod http1;
 mod http2;
+mod inspect;
 mod log;
 #[cfg(test)]
 mod model;

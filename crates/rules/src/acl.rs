@@ -113,6 +113,12 @@ impl Condition {
         self.alternatives.is_empty()
     }
 
+    /// Whether everything that it looks at is available in `place`.
+    pub(crate) fn is_known_at(&self, place: Places) -> bool {
+        let terms = self.alternatives.iter().flatten();
+        terms.flat_map(|term| &term.acl.tests).all(|test| test.expr.places.meets(place))
+    }
+
     /// Whether it holds.
     pub fn holds(&self, ctx: &Context<'_>) -> Answer {
         if self.alternatives.is_empty() {

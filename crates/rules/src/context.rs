@@ -173,6 +173,8 @@ pub struct Txn {
     pub early_hints: Vec<EarlyHint>,
     /// The backend that `tcp-request client-hello bypass` named.
     pub bypass: Option<ProxyId>,
+    /// The services that inspect it: `http-request service-chain`.
+    pub inspection: Option<Box<crate::inspection::Inspection>>,
     /// The last rule that made a decision.
     pub last_rule: Option<penstock_config::Span>,
 }

@@ -4,6 +4,7 @@
 
 mod acl;
 mod action;
+mod chain;
 pub mod client_hello;
 mod compile;
 mod context;
@@ -14,6 +15,7 @@ mod facts;
 pub mod fetch;
 pub mod hash;
 pub mod hint;
+mod inspection;
 mod keyword;
 mod kind;
 mod link;
@@ -39,6 +41,7 @@ pub mod x509;
 
 pub use acl::{Acl, Acls, Answer, Condition, PREDEFINED, Test, criteria};
 pub use action::{ACTIONS, ActionSpec, Redirect, ReplyTemplate};
+pub use chain::{Chain, ChainLink};
 pub use client_hello::{ClientHello, HelloError};
 pub use compile::{CaptureSlot, Compiler, Destination, PersistRule, ProxyRules, ServerOf, Switch, UseServer};
 pub use context::{Buffered, Context, EarlyHint, LogLevel, Phase, Render, RequestLine, Session, Txn};
@@ -47,6 +50,7 @@ pub use facts::{
     BackendLoad, ConnFacts, FrontendLoad, NoWorld, Now, ProxyFacts, ProxyHeaderFacts, ServerConnFacts, ServerFacts,
     ServerId, ServerLoad, ServerRef, TcpInfo, World,
 };
+pub use inspection::Inspection;
 pub use keyword::{ArgKind, ArgSpec, Places, Support};
 pub use kind::Kind;
 pub use link::{Linker, Scope as Place};

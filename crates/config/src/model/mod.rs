@@ -14,6 +14,7 @@ mod others;
 mod proxies;
 mod proxy;
 mod server;
+mod service;
 mod tls;
 
 pub use bind::*;
@@ -26,6 +27,7 @@ pub use others::*;
 pub use proxies::*;
 pub use proxy::*;
 pub use server::*;
+pub use service::*;
 pub use tls::*;
 
 use crate::span::FileId;
@@ -38,7 +40,7 @@ pub struct Config {
     pub files: Vec<Source>,
     /// The merged `global` sections.
     pub global: Global,
-    /// `frontend`, `backend` and `listen`, in the order written.
+    /// `frontend`, `backend`, `listen` and `service`, in the order written.
     pub proxies: PerProxy<Proxy>,
     /// `userlist` sections.
     pub userlists: Vec<Userlist>,
@@ -50,6 +52,8 @@ pub struct Config {
     pub crt_stores: Vec<CrtStore>,
     /// `cache` sections, by [`CacheId`].
     pub caches: Vec<CacheSection>,
+    /// `service-chain` sections.
+    pub service_chains: Vec<ServiceChain>,
     /// `program` sections.
     pub programs: Vec<ExternalProgram>,
     /// `http-errors` sections by name, each with its files by status.

@@ -1,7 +1,7 @@
 //! `frontend`, `backend` and `listen` (manual chapter 4).
 
 use crate::{
-    model::{Bind, Compression, LogTarget, Options, Server, ServerSettings, SourceAddress},
+    model::{Bind, Compression, LogTarget, Options, Server, ServerSettings, Service, SourceAddress},
     span::{Line, Span, Spanned, Word},
 };
 use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::Duration};
@@ -210,6 +210,8 @@ pub struct Proxy {
     pub compression: Option<Compression>,
     /// `filter cache`: the caches that it names.
     pub cache_filters: Vec<Spanned<String>>,
+    /// What makes it a `service`; `None` for a backend.
+    pub service: Option<Box<Service>>,
 }
 
 impl Proxy {
@@ -288,6 +290,7 @@ impl Proxy {
             server_state_file_name: None,
             compression: None,
             cache_filters: Vec::new(),
+            service: None,
         }
     }
 }

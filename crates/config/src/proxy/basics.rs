@@ -3,6 +3,7 @@
 use super::{
     draft::Draft,
     error_pages::{ErrorPages, errorfile, status},
+    service,
 };
 use crate::{
     args::{Args, Parsed, Reported},
@@ -20,6 +21,12 @@ type Entry = Keyword<Draft>;
 
 pub(super) const KEYWORDS: &[Entry] = &[
     Entry::new("mode", ONE, "Whether TCP streams or HTTP messages are handled", |d, a| {
+        if d.proxy.service.is_some() {
+            return service::mode(d, a);
+        }
+        if let Some(word) = a.peek().filter(|word| word.text == "icap") {
+            return a.wrong(word, "mode 'icap' is a mode of services", "write it into a section 'service NAME'");
+        }
         let refused = ["health", "syslog", "spop", "haterm"];
         if let Some(word) = a.peek().filter(|w| refused.contains(&w.text.as_str())) {
             let instead = if word.text == "health" {

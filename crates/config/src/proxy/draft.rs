@@ -88,7 +88,9 @@ impl Draft {
     /// Whether the keyword is allowed in this kind of section.
     pub(crate) fn allows(&mut self, keyword: &'static Keyword<Draft>, span: Span, around: &mut Surroundings) -> Parsed {
         let defaults = self.place.has(Places::DEFAULTS);
-        let allowed = if defaults {
+        let allowed = if self.proxy.service.is_some() {
+            super::service::has(keyword)
+        } else if defaults {
             keyword.places.has(Places::DEFAULTS)
                 || (keyword.places.has(Places::NAMED_DEFAULTS) && self.place.has(Places::NAMED_DEFAULTS))
         } else {
@@ -106,7 +108,9 @@ impl Draft {
         } else {
             format!("it belongs in {places}")
         };
-        if defaults || refused_in_wrong_place(name) {
+        // What a service ignored would be a message that is not inspected as written.
+        let strict = self.proxy.service.is_some() || keyword.places.has(Places::SERVICE);
+        if defaults || strict || refused_in_wrong_place(name) {
             around.diagnostics.error(span, format!("'{name}' is not allowed in a '{section}' section")).hint(hint);
         } else {
             around
@@ -136,6 +140,7 @@ impl Draft {
     pub(crate) fn section(&self) -> &'static str {
         match self.proxy.kind {
             _ if self.place.has(Places::DEFAULTS) => "defaults",
+            _ if self.proxy.service.is_some() => "service",
             kind => kind.name(),
         }
     }
@@ -244,6 +249,7 @@ pub(crate) fn place_names(places: Places) -> Vec<&'static str> {
         (Places::FRONTEND, "frontend"),
         (Places::LISTEN, "listen"),
         (Places::BACKEND, "backend"),
+        (Places::SERVICE, "service"),
     ]
     .into_iter()
     .filter(|(place, _)| places.has(*place))

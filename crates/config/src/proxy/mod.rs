@@ -10,6 +10,7 @@ mod later;
 mod log;
 mod options;
 mod rules;
+pub(crate) mod service;
 mod stats;
 mod timeouts;
 
@@ -31,6 +32,7 @@ pub(crate) static TABLE: Table<Draft> = Table::new(
         options::KEYWORDS,
         balance::KEYWORDS,
         rules::KEYWORDS,
+        service::KEYWORDS,
         health::KEYWORDS,
         log::KEYWORDS,
         stats::KEYWORDS,

@@ -15,6 +15,7 @@ use super::{
 };
 use crate::{
     exchange::live::Live,
+    inspect,
     route::{self, cookie},
     server::Server,
 };
@@ -53,11 +54,12 @@ pub(super) async fn answer(live: &mut Live<'_>, response: Answer<'_>) -> Result<
     let mut ahead = Ahead { upstream: &mut *upstream, request: &mut request, framing, has_body };
     let goes_on = route::response(live, &mut ahead).await;
     // Rules saw a response of which nothing was sent; the log counts the bytes received, even if it was replaced.
-    live.x.log.bytes_read += upstream.counts().received;
-    if !goes_on {
+    live.x.log.bytes_read += ahead.upstream.counts().received;
+    let inspected = if goes_on { inspect::response(live, &mut ahead, framing).await } else { None };
+    let Some(framing) = inspected else {
         request.give_back(buffers);
         return Err(Ended::Over);
-    }
+    };
     let times = &live.x.times;
     live.x.log.Tr = times.connected.zip(times.answered).map_or(-1, |(from, to)| ms_between(from, to));
     headers::to_client(live.x, proxy);
@@ -88,11 +90,16 @@ pub(super) async fn answer(live: &mut Live<'_>, response: Answer<'_>) -> Result<
         // connection.
         live.x.forget_response_body(buffers);
         response.preload(None, true);
-    } else if let Some(mut encoding) = encoding {
-        encoding.preload(live.x.response_body.take(), live.x.response_complete);
-        response.encode(Some(encoding));
-    } else if let Some(body) = live.x.response_body.take() {
-        response.preload(Some(body), live.x.response_complete);
+    } else {
+        if let Some(mut encoding) = encoding {
+            encoding.preload(live.x.response_body.take(), live.x.response_complete);
+            response.encode(Some(encoding));
+        } else if let Some(body) = live.x.response_body.take() {
+            response.preload(Some(body), live.x.response_complete);
+        }
+        if let Some(replay) = live.x.inspected.response.take() {
+            response.replay(replay);
+        }
     }
     let mut woken = false;
     let result = poll_fn(|cx| {

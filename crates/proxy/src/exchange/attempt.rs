@@ -95,7 +95,8 @@ pub(super) async fn attempt(live: &mut Live<'_>, slot: &Slot, proxy: &Proxy, rep
     }
     let mut upstream = Http1Server::new(stream, worker.clone(), limits);
     let may_keep = headers::to_server(live.conn, live.x, proxy, server);
-    upstream.request(&mut live.x.request, live.x.compressed.request_framing(live.client));
+    let framing = live.x.sent_framing(live.client);
+    upstream.request(&mut live.x.request, framing);
     let stale = uses > 0;
     let result = forward(live, &mut upstream, server, proxy, stale).await;
     match result {
@@ -143,7 +144,8 @@ pub(super) async fn multiplexed(
     let _in_use = MuxInUse::of(worker.cells(slot.server()), mux);
     let mut upstream = Http2Server::new(mux.clone(), live.conn.own.session(), limits);
     headers::to_server(live.conn, live.x, proxy, slot.server());
-    upstream.request(&mut live.x.request, live.x.compressed.request_framing(live.client));
+    let framing = live.x.sent_framing(live.client);
+    upstream.request(&mut live.x.request, framing);
     let authenticated = live.conn.own.authenticates();
     let result = forward(live, &mut upstream, slot.server(), proxy, mux.uses() > 0).await;
     drop(upstream);
@@ -182,10 +184,12 @@ pub(super) async fn forward(
     request.encode(live.x.compressed.request.take());
     if let Some(body) = live.x.body.take() {
         request.preload(Some(body), live.x.body_complete);
-    } else if live.client.request_framing() == Framing::None {
+    } else if let Some(replay) = &live.x.inspected.request {
+        request.replay(replay.clone());
+    } else if live.x.request_framing(live.client) == Framing::None {
         request.preload(None, true);
     }
-    if live.client.request_framing() != Framing::None && may_repeat_body(proxy) && !live.x.txn.no_retry {
+    if live.x.request_framing(live.client) != Framing::None && may_repeat_body(proxy) && !live.x.txn.no_retry {
         request.keep(buffers.size());
     }
     let mut woken = false;

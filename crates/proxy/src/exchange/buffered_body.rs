@@ -32,14 +32,7 @@ pub(crate) async fn wait(live: &mut Live<'_>, at_least: u64, limit: Option<Durat
     if live.x.body_complete {
         return Waited::Enough;
     }
-    if live.client.allow_body() {
-        // The client gets its `100 Continue` here, and not a second time from the server.
-        live.x.request.fields.remove_known(Known::Expect);
-        live.x.continued += weight(VERSION + "100Continue".len(), &Fields::new());
-        live.x.log.bytes_read = live.x.continued;
-        // An error appears again when the response is sent.
-        let _ = flush::flush(live).await;
-    }
+    invite(live).await;
     live.conn.deadline.set(live.worker.clock.now(), limit);
     let worker = live.worker;
     let body = live.x.body.get_or_insert_with(|| worker.buffers.take());
@@ -61,6 +54,18 @@ pub(crate) async fn wait(live: &mut Live<'_>, at_least: u64, limit: Option<Durat
         Poll::Ready(Waited::Enough)
     })
     .await
+}
+
+/// Sends `100 Continue` to a client that waits for it.
+pub(crate) async fn invite(live: &mut Live<'_>) {
+    if live.client.allow_body() {
+        // The client gets its `100 Continue` here, and not a second time from the server.
+        live.x.request.fields.remove_known(Known::Expect);
+        live.x.continued += weight(VERSION + "100Continue".len(), &Fields::new());
+        live.x.log.bytes_read = live.x.continued;
+        // An error appears again when the response is sent.
+        let _ = flush::flush(live).await;
+    }
 }
 
 /// Moves the part of the request's body that came with its head into [`Exchange::body`]; neither waits nor sends `100

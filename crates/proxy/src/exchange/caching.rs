@@ -70,7 +70,7 @@ pub(crate) fn store(live: &mut Live<'_>, cache: CacheId, framing: Framing) {
     let cache = &live.worker.shared.caches[cache.0 as usize];
     if caching.query.has_changed(x.response.status()) {
         cache.invalidate(&caching.query);
-    } else if caching.storing.is_none() {
+    } else if caching.storing.is_none() && x.txn.inspection.is_none() {
         // What HTTP/2 ends with its head has no body.
         let framing = if framing == Framing::None { Framing::Length(0) } else { framing };
         caching.storing = cache.store(&caching.query, &x.response, framing, live.worker.clock.unix_s());
@@ -82,9 +82,10 @@ pub(super) fn storing(x: &mut Exchange) -> Option<Storing> {
     x.caching.as_mut()?.storing.take()
 }
 
-/// Whether a stored response will be sent.
+/// Whether a stored response will be sent. A message that services inspect is neither stored nor taken from a cache: they
+/// decide about each anew.
 pub(crate) fn is_found(x: &Exchange) -> bool {
-    x.caching.as_ref().is_some_and(|caching| caching.found.is_some())
+    x.txn.inspection.is_none() && x.caching.as_ref().is_some_and(|caching| caching.found.is_some())
 }
 
 /// Takes the stored response that was found, with the cache that it comes from.

@@ -1,7 +1,7 @@
 //! Decides about compression at three moments: once the request is ready, when the response's head arrives, and when that
 //! head is sent. The decisions themselves are in `penstock_compression`.
 
-use super::{encoding::Encoding, ends::Client, state::Exchange};
+use super::{encoding::Encoding, state::Exchange};
 use crate::{connection::Conn, exchange::live::Live};
 use penstock_compression::{
     CompressionSettings, Response, mark_request, mark_response, may_compress_request, may_compress_response,
@@ -20,13 +20,6 @@ pub(crate) struct Compressed {
     pub is_request_encoded: bool,
 }
 
-impl Compressed {
-    /// How the request is framed towards the server.
-    pub fn request_framing(&self, client: &dyn Client) -> Framing {
-        if self.is_request_encoded { Framing::Chunked } else { client.request_framing() }
-    }
-}
-
 /// The settings of the exchange's frontend and backend.
 fn settings<'a>(conn: &'a Conn, x: &Exchange) -> Option<CompressionSettings<'a>> {
     let proxies = &conn.worker.shared.config.proxies;
@@ -39,7 +32,7 @@ fn settings<'a>(conn: &'a Conn, x: &Exchange) -> Option<CompressionSettings<'a>>
 pub(crate) fn choose(live: &mut Live<'_>) {
     let worker = live.worker.clone();
     let Some(settings) = settings(live.conn, live.x) else { return };
-    let framing = live.client.request_framing();
+    let framing = live.x.request_framing(live.client);
     let may = settings.request_algorithm().filter(|_| may_compress_request(settings, &live.x.request, framing));
     live.x.compressed.response = settings.choose_response(&mut live.x.request);
     live.x.txn.compression = live.x.compressed.response.map(CompressionAlgorithm::name);

@@ -5,6 +5,7 @@ use super::{
     encoding::Encoding,
     ends::{Body, End, Fault, Sink, Source},
 };
+use crate::inspect::{Replay, Replayed};
 use crate::worker::{
     buffer::{Buffer, Buffers},
     turn,
@@ -34,6 +35,8 @@ pub(crate) struct Flow {
     pub moved: bool,
     /// The body as read so far, to be sent again to another server.
     kept: Option<Kept>,
+    /// What comes before the source's own bytes, or in their place.
+    replay: Option<Replay>,
     /// Compresses what is read.
     encoding: Option<Box<Encoding>>,
 }
@@ -103,6 +106,14 @@ impl Flow {
             turn::round();
             let buffer = self.buffer.get_or_insert_with(|| if self.read { Buffer::none() } else { buffers.take() });
             if buffer.is_empty() && !self.read && !self.sending {
+                let mut replayed;
+                let source: &mut dyn Source = match &mut self.replay {
+                    None => &mut *source,
+                    Some(replay) => {
+                        replayed = Replayed { replay, source: &mut *source };
+                        &mut replayed
+                    }
+                };
                 let read = match &mut self.encoding {
                     None => source.poll_body(cx, buffer),
                     Some(encoding) => encoding.poll_body(cx, source, buffer),
@@ -126,7 +137,8 @@ impl Flow {
                 remember(&mut self.kept, buffer.data());
             }
             let full = buffer.is_full();
-            let end = self.read.then(|| End { trailers: source.trailers() });
+            let replaced = self.replay.as_ref().is_some_and(|replay| replay.replaced);
+            let end = self.read.then(|| End { trailers: if replaced { None } else { source.trailers() } });
             self.sending = true;
             match sink.poll_send(cx, buffer, end) {
                 Poll::Pending => {
@@ -163,6 +175,10 @@ impl Flow {
     pub fn preload(&mut self, buffer: Option<Buffer>, complete: bool) {
         self.buffer = buffer;
         self.read = complete;
+    }
+    /// Starts with a body that was kept for services.
+    pub fn replay(&mut self, replay: Replay) {
+        self.replay = Some(replay);
     }
     /// Compresses what is read from now on.
     pub fn encode(&mut self, encoding: Option<Box<Encoding>>) {

@@ -1,10 +1,15 @@
 //! The state of a request and its response while they are in progress.
 
-use super::{caching::Caching, compress::Compressed, ends::Counts};
+use super::{
+    caching::Caching,
+    compress::Compressed,
+    ends::{Client, Counts},
+};
+use crate::inspect::Inspected;
 use crate::server::{Presence, Server, ServerId};
 use crate::worker::buffer::{Buffer, Buffers};
 use penstock_config::model::ProxyId;
-use penstock_http::{RequestHead, ResponseHead};
+use penstock_http::{Framing, RequestHead, ResponseHead};
 use penstock_rules::{LogFacts, ServerConnFacts, Txn};
 use std::{cell::RefCell, sync::Arc};
 use tokio::time::Instant;
@@ -34,6 +39,8 @@ pub(crate) struct Exchange {
     pub compressed: Compressed,
     /// What caches have to do with it.
     pub caching: Option<Box<Caching>>,
+    /// What services have left of its bodies.
+    pub inspected: Inspected,
     /// The size of the `100 Continue` and early hints that were sent from here, for the log.
     pub continued: u64,
     /// The length of the request's body, if its head gave one.
@@ -83,6 +90,14 @@ impl Exchange {
     /// Whether the client asked with HEAD, so that the response has no body, whatever rules have made of the method.
     pub fn wants_head_only(&self) -> bool {
         self.txn.received.method() == b"HEAD"
+    }
+    /// How the request is framed once rules and services have had it, before it is compressed.
+    pub fn request_framing(&self, client: &dyn Client) -> Framing {
+        self.inspected.request_framing.unwrap_or_else(|| client.request_framing())
+    }
+    /// How the request is framed towards its server.
+    pub fn sent_framing(&self, client: &dyn Client) -> Framing {
+        if self.compressed.is_request_encoded { Framing::Chunked } else { self.request_framing(client) }
     }
     /// Whether rules will not see more of the body than now: there is no more of it, or no room.
     pub fn body_is_final(&self) -> bool {
@@ -134,6 +149,7 @@ impl Kept {
         x.forget_response_body(buffers);
         x.compressed = Compressed::default();
         x.caching = None;
+        x.inspected = Inspected::default();
         x.cookie = CookiePersistence::default();
         (x.body_complete, x.responded, x.announced, x.continued) = (false, false, None, 0);
         x.response_announced = None;

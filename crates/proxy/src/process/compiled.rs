@@ -10,7 +10,7 @@ use penstock_config::{
     model::{BalanceKey, PerProxy, Proxy, ProxyId},
 };
 use penstock_rules::{
-    Compiler, Expr, LogFormat, Now, Places, ProxyRules, ServerRef, Variables, World,
+    Chain, Compiler, Expr, LogFormat, Now, Places, ProxyRules, ServerRef, Variables, World,
     log::{self, Purpose},
     patterns::Reference,
     table::StickTable,
@@ -43,6 +43,8 @@ pub struct Program {
     pub(crate) handshake_failure: PerProxy<LogFormat>,
     /// The log line of a connection that is passed on without being decrypted, unless the proxy has a `log-format`.
     pub(crate) bypassed: PerProxy<Option<LogFormat>>,
+    /// The chains of services.
+    pub(crate) chains: Vec<Chain>,
     /// The `sni` expression of each server.
     pub(crate) sni: PerProxy<Vec<Option<Expr>>>,
     /// Where a proxy sends requests that no rule routes: its `default_backend`, or the proxy itself.
@@ -84,10 +86,12 @@ impl Program {
         let mut compiler = Compiler::new(config, &Disk, diagnostics);
         compiler.set_variables(&config.global.set_vars, now(), &Starting(hostname()));
         let rules = compiler.proxies();
+        let chains = compiler.chains();
         let mut sni = Vec::new();
         let mut balance = Vec::new();
         let mut default_backend = Vec::new();
-        let backends = config.proxies.entries().rev().filter(|(_, proxy)| proxy.kind.has_backend());
+        let backends =
+            config.proxies.entries().rev().filter(|(_, proxy)| proxy.kind.has_backend() && proxy.service.is_none());
         let backends: HashMap<String, ProxyId> = backends.map(|(id, proxy)| (proxy.name.clone(), id)).collect();
         let (mut handshake_failure, mut bypassed) = (Vec::new(), Vec::new());
         let mut checks = Vec::new();
@@ -115,6 +119,7 @@ impl Program {
         compiler.tell_variables(&variables);
         Program {
             rules,
+            chains,
             variables,
             tables: compiler.tables(),
             references: compiler.references(),

@@ -4,6 +4,7 @@ use super::{buffer::Buffers, clock::Clock, encoders::Encoders, pulse::Pulse, ros
 use crate::{
     exchange::state::{Exchange, Kept},
     http2::mux::MuxPool,
+    inspect::Described,
     log::{Logger, severity},
     observe::counters::{Cells, WorkerCounters},
     process::{fault::Fault, handle::Handle, shared::Shared},
@@ -36,6 +37,8 @@ pub(crate) struct Worker {
     pub pool: Pool,
     /// Connections to servers that speak HTTP/2.
     pub muxes: MuxPool,
+    /// What services have said about themselves.
+    pub described: Described,
     /// Host names being resolved for servers, on the worker that does this.
     pub questions: Questions,
     pub logger: Logger,
@@ -77,6 +80,7 @@ impl Worker {
             roster: Roster::default(),
             pool: Pool::new(shared.clone(), id),
             muxes: MuxPool::new(shared.clone()),
+            described: Described::default(),
             questions: Questions::default(),
             logger: Logger::new(shared.logs.clone()),
             connections: RefCell::default(),

@@ -390,6 +390,17 @@ impl<'l> Build<'_, 'l, '_> {
         }
     }
 
+    pub(crate) fn inspect(&mut self) -> Option<Action> {
+        let word = self.next("the name of a service-chain")?;
+        let chains = &self.linker.config.service_chains;
+        if let Some(place) = chains.iter().position(|chain| chain.name == word.text) {
+            return Some(Action::Inspect(place, word.text.as_str().into()));
+        }
+        let hint = hint::nearest(&word.text, chains.iter().map(|chain| chain.name.as_str()));
+        self.error(word.span, format!("there is no service-chain `{}`", word.text), hint);
+        None
+    }
+
     pub(crate) fn service(&mut self) -> Option<Action> {
         let word = self.next("the name of a service")?;
         if word.text == "prometheus-exporter" {

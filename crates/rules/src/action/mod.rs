@@ -19,6 +19,7 @@ pub use table::{ACTIONS, ActionSpec};
 use crate::{
     context::{Context, LogLevel},
     expr::Expr,
+    inspection::Inspection,
     kind::Kind,
     link::Named,
     log::LogFormat,
@@ -59,6 +60,8 @@ pub(crate) enum Action {
     CacheStore(CacheId),
     /// `bypass`, with the backend.
     Bypass(ProxyId),
+    /// `service-chain`, by its place and name.
+    Inspect(usize, Arc<str>),
     ExpectProxy,
     WaitForBody {
         time: Duration,
@@ -254,6 +257,9 @@ impl Action {
             Action::Bypass(backend) => {
                 ctx.txn.bypass = Some(*backend);
                 Outcome::Done(Verdict::Accept)
+            }
+            Action::Inspect(chain, name) => {
+                done(|| ctx.txn.inspection = Some(Box::new(Inspection::by(*chain, Arc::clone(name)))))
             }
             Action::ExpectProxy => Outcome::Done(Verdict::ExpectProxy { next }),
             Action::WaitForBody { time, at_least } => {

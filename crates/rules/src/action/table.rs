@@ -145,6 +145,7 @@ pub const ACTIONS: &[ActionSpec] = &[
         b.set_gpt(true)
     }),
     refused("send-spoe-group", TCP | TCP_RES | REQ | RES, "Sends messages to an agent.", "there are no SPOE agents"),
+    row("service-chain", REQ, "<chain>", "Passes the message through the services of a chain.", |b| b.inspect()),
     refused("set-bandwidth-limit", TCP | TCP_RES | REQ | RES, "Limits the bandwidth.", BANDWIDTH),
     row("set-dst", CON | SES | TCP | REQ, "<expr>", "Sets the address the client connected to.", |b| {
         b.address(super::Address::Dst)

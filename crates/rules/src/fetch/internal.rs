@@ -108,6 +108,23 @@ pub(super) const TABLE: &[FetchSpec] = &[
     one("hello_rule_line", &[], Int, SERVING, "Line of the tcp-request client-hello rule that decided.", |ctx, _| {
         int(ctx.conn.hello_rule.ok_or(Missing::Absent)?.line)
     }),
+    one("inspection_chain", &[], Str, SERVING, "The service-chain that the message passes.", |ctx, _| {
+        inspection(ctx).map(|inspection| Value::str(inspection.name.as_bytes()))
+    }),
+    one("inspection_threat", &[], Str, SERVING, "The threat that a service named.", |ctx, _| {
+        inspection(ctx)?.threat.as_deref().map(Value::str).ok_or(Missing::Absent)
+    }),
+    one(
+        "inspection_verdicts",
+        &[],
+        Str,
+        SERVING,
+        "What each service of the chain decided, and after how many ms.",
+        |ctx, _| {
+            let verdicts = inspection(ctx)?.verdicts.as_str();
+            if verdicts.is_empty() { Err(Missing::Absent) } else { Ok(Value::str(verdicts.as_bytes())) }
+        },
+    ),
     refused("last_rule_file", Str, "File of the last rule that decided.", "the log's own fields name the rule"),
     one("last_rule_line", &[], Int, SERVING, "Line of the last rule that decided.", |ctx, _| {
         int(ctx.txn.last_rule.ok_or(Missing::Absent)?.line)
@@ -211,6 +228,10 @@ pub(super) fn in_exchange(ctx: &Context<'_>) -> Result<(), Missing> {
 }
 
 /// The named backend, or the current one.
+fn inspection<'c>(ctx: &'c Context<'_>) -> Result<&'c crate::inspection::Inspection, Missing> {
+    ctx.txn.inspection.as_deref().ok_or(Missing::Absent)
+}
+
 fn backend(ctx: &Context<'_>, args: &[Arg]) -> Result<BackendLoad, Missing> {
     let id = args.proxy(0).or(ctx.backend.map(|(id, _)| id)).ok_or(Missing::Absent)?;
     Ok(ctx.world.backend(id))

@@ -1,0 +1,72 @@
+//! `service` and `service-chain`: who inspects messages, and in which order.
+
+use crate::span::{Line, Span, Word};
+
+/// What distinguishes a `service` section from a backend.
+#[derive(Clone, Debug)]
+pub struct Service {
+    /// `mode`, once it was written.
+    pub mode: Option<ServiceMode>,
+    /// `reqmod`: the path that inspects requests.
+    pub reqmod: Option<String>,
+    /// `respmod`: the path that inspects responses.
+    pub respmod: Option<String>,
+    /// `on-failure`: what becomes of a message that the service did not inspect.
+    pub on_failure: Fate,
+    /// The most bytes of a body that are kept for the service, and of an answer's body.
+    pub max_body: u64,
+    /// What becomes of a message whose body is longer.
+    pub too_long: Fate,
+    /// The status of a response that says that a message was denied.
+    pub deny_status: u16,
+}
+
+impl Default for Service {
+    fn default() -> Self {
+        Service {
+            mode: None,
+            reqmod: None,
+            respmod: None,
+            on_failure: Fate::Deny,
+            max_body: 1 << 20,
+            too_long: Fate::Deny,
+            deny_status: 503,
+        }
+    }
+}
+
+/// The `mode` of a service.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ServiceMode {
+    /// ICAP (RFC 3507).
+    Icap,
+}
+
+/// What becomes of a message that a service did not inspect.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fate {
+    /// The client gets an error.
+    Deny,
+    /// It goes on without.
+    Bypass,
+}
+
+/// A `service-chain` section.
+#[derive(Clone, Debug, Default)]
+pub struct ServiceChain {
+    /// Its name.
+    pub name: String,
+    /// The section's header line.
+    pub span: Span,
+    /// Its services, in order.
+    pub steps: Vec<ChainStep>,
+}
+
+/// `inspect SERVICE [if|unless CONDITION]`.
+#[derive(Clone, Debug)]
+pub struct ChainStep {
+    /// The service's name.
+    pub service: Word,
+    /// The condition, beginning at `if`; no words if there is none.
+    pub condition: Line,
+}

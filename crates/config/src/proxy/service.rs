@@ -1,0 +1,170 @@
+//! `service`: what such a section has beyond a backend's words.
+
+use super::draft::Draft;
+use crate::{
+    args::{Args, Parsed, Reported},
+    keyword::{Keyword, ONE, Places, between},
+    model::{CheckKind, Fate, Mode, Proxy, Service, ServiceMode},
+    span::{Line, Span, Word},
+    surroundings::Surroundings,
+};
+use std::sync::Arc;
+
+type Entry = Keyword<Draft>;
+
+pub(super) const KEYWORDS: &[Entry] = &[
+    Entry::new("reqmod", ONE, "The ICAP service that inspects requests", |d, a| path(d, a, |s| &mut s.reqmod))
+        .at(Places::SERVICE),
+    Entry::new("respmod", ONE, "The ICAP service that inspects responses", |d, a| path(d, a, |s| &mut s.respmod))
+        .at(Places::SERVICE),
+    Entry::new("on-failure", between(1, 3), "What becomes of messages if the service fails", |d, a| {
+        let fate = fate(a)?;
+        let status = match fate == Fate::Deny && a.take_if("status") {
+            true => Some(a.number("a status", 400..=599u16)?),
+            false => None,
+        };
+        let service = of(d);
+        service.on_failure = fate;
+        service.deny_status = status.unwrap_or(service.deny_status);
+        a.unexpected(&["status"])
+    })
+    .at(Places::SERVICE),
+    Entry::new(
+        "max-body",
+        between(1, 2),
+        "Longest body kept for the service, and what becomes of longer ones",
+        |d, a| {
+            let size = a.size("a size", 1..=1 << 40)?;
+            let fate = if a.peek().is_some() { fate(a)? } else { Fate::Deny };
+            let service = of(d);
+            (service.max_body, service.too_long) = (size, fate);
+            Ok(())
+        },
+    )
+    .at(Places::SERVICE),
+];
+
+/// The words that services have in common with backends.
+const SHARED: &[&str] = &[
+    "mode",
+    "server",
+    "server-template",
+    "default-server",
+    "balance",
+    "hash-type",
+    "hash-balance-factor",
+    "timeout connect",
+    "timeout server",
+    "timeout queue",
+    "timeout check",
+    "description",
+    "id",
+    "fullconn",
+    "source",
+    "option allbackups",
+    "option log-health-checks",
+];
+
+/// Whether a `service` section may have this keyword.
+pub(super) fn has(keyword: &Keyword<Draft>) -> bool {
+    keyword.places.has(Places::SERVICE) || SHARED.contains(&keyword.name)
+}
+
+fn of(draft: &mut Draft) -> &mut Service {
+    draft.proxy.service.get_or_insert_default()
+}
+
+fn fate(args: &mut Args<'_>) -> Parsed<Fate> {
+    args.choice("what becomes of the message", &[("deny", Fate::Deny), ("bypass", Fate::Bypass)])
+}
+
+fn path(draft: &mut Draft, args: &mut Args<'_>, field: fn(&mut Service) -> &mut Option<String>) -> Parsed {
+    let word = args.word("a path")?;
+    let visible = word.text.bytes().all(|byte| byte.is_ascii_graphic());
+    if !word.text.starts_with('/') || !visible {
+        return args.wrong(word, format!("'{}' is not the path of a service", word.text), "for instance /avscan");
+    }
+    *field(of(draft)) = Some(word.text.clone());
+    Ok(())
+}
+
+/// `mode` of a service.
+pub(super) fn mode(draft: &mut Draft, args: &mut Args<'_>) -> Parsed {
+    if let Some(word) = args.peek().filter(|word| matches!(word.text.as_str(), "http" | "tcp" | "tap" | "spop")) {
+        return args.wrong(word, format!("services in mode '{}' are not supported", word.text), "expected 'icap'");
+    }
+    of(draft).mode = Some(args.choice("the mode of a service", &[("icap", ServiceMode::Icap)])?);
+    Ok(())
+}
+
+/// Begins a service with what the defaults say of timeouts and servers; the rest of them is about proxies.
+pub(crate) fn begin(name: String, base: Option<&Draft>, span: Span) -> Draft {
+    let mut draft = Draft::new(name, crate::model::ProxyKind::Backend, Places::SERVICE, span);
+    if let Some(base) = base {
+        draft.proxy.timeouts = base.proxy.timeouts.clone();
+        draft.proxy.balance = base.proxy.balance.clone();
+        draft.proxy.hash_type = base.proxy.hash_type;
+        draft.proxy.source = base.proxy.source.clone();
+        draft.proxy.logs = base.proxy.logs.clone();
+        draft.proxy.log_global = base.proxy.log_global;
+        draft.default_server = base.default_server.clone();
+    }
+    draft.proxy.service = Some(Box::default());
+    draft
+}
+
+/// Checks a service at the end of its section, and derives from its words what a backend would be told.
+pub(crate) fn finish(draft: &mut Draft, around: &mut Surroundings) -> Parsed {
+    let proxy = &mut draft.proxy;
+    let name = &proxy.name;
+    let service = proxy.service.as_ref().expect("only services come here");
+    let missing = |around: &mut Surroundings, what: &str, hint: &str| {
+        around.diagnostics.error(proxy.span, format!("service '{name}' has no {what}")).hint(hint);
+        Err(Reported)
+    };
+    if service.mode.is_none() {
+        return missing(around, "mode", "add 'mode icap'");
+    }
+    let Some(path) = service.reqmod.as_ref().or(service.respmod.as_ref()) else {
+        return missing(
+            around,
+            "'reqmod' or 'respmod'",
+            "add for instance 'reqmod /avscan', 'respmod /avscan', or both",
+        );
+    };
+    if proxy.servers.is_empty() {
+        return missing(around, "server", "add for instance 'server av1 127.0.0.1:1344 check'");
+    }
+    proxy.mode = Mode::Tcp;
+    // A check asks for what every service has to answer.
+    proxy.check = CheckKind::Tcp;
+    proxy.tcp_check = check(proxy, path);
+    for server in &mut proxy.servers {
+        let settings = &server.settings;
+        if settings.check.enabled && settings.observe.is_none() {
+            let server = Arc::make_mut(server);
+            let settings = &mut server.settings;
+            // What fails is suspended until its check succeeds.
+            settings.observe = Some("layer7".to_owned());
+            settings.on_error.get_or_insert_with(|| "mark-down".to_owned());
+            settings.error_limit = settings.error_limit.min(ERROR_LIMIT);
+        }
+    }
+    Ok(())
+}
+
+/// Failures in a row after which a server is suspended.
+const ERROR_LIMIT: u32 = 3;
+
+/// The steps of the health check: OPTIONS, and an answer that promises something.
+fn check(proxy: &Proxy, path: &str) -> Vec<Line> {
+    let line = |words: &[&str]| Line {
+        words: words.iter().map(|text| Word { text: (*text).to_owned(), span: proxy.span }).collect(),
+        span: proxy.span,
+    };
+    let asked = format!(
+        "OPTIONS icap://{name}{path} ICAP/1.0\r\nHost: {name}\r\nConnection: close\r\nEncapsulated: null-body=0\r\n\r\n",
+        name = proxy.name
+    );
+    vec![line(&["connect"]), line(&["send", &asked]), line(&["expect", "rstring", "^ICAP/1\\.0 200 "])]
+}

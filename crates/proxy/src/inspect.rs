@@ -1,0 +1,19 @@
+//! Passes messages through services that inspect them (`service`, `service-chain`): requests before they go to their
+//! servers, responses before they go to their clients.
+//!
+//! `request` and `response` walk the chain, `ask` holds the conversation with one service, `original` is the message's
+//! body meanwhile, and `replay` gives it to whoever it goes to.
+
+mod apply;
+mod ask;
+mod described;
+mod original;
+mod place;
+mod replay;
+mod request;
+mod response;
+
+pub(crate) use described::Described;
+pub(crate) use replay::{Inspected, Replay, Replayed};
+pub(crate) use request::request;
+pub(crate) use response::response;

@@ -1,0 +1,115 @@
+//! A place on one of a service's servers, and a connection to it.
+
+use super::ask::Failure;
+use crate::{
+    connection::{in_time, stream::Stream},
+    exchange::{assign::facts_of, live::Live},
+    route::persistence,
+    rules::context::Stage,
+    server::{Assignment, Backend, Seen, Server, Slot, Want},
+    servers::{connect, key::key_of, pool::Returned},
+};
+use penstock_backends::{
+    queue::Granted,
+    reuse::{Claim, Key},
+};
+use std::sync::Arc;
+
+/// A connection to a server of a service, and what it needs to be kept afterwards.
+pub(super) struct Place {
+    pub stream: Stream,
+    pub server: Arc<Server>,
+    pub key: Key,
+    /// How many requests it has carried.
+    pub uses: u64,
+    _slot: Slot,
+}
+
+/// What is asked of the service's servers: the balance algorithm decides, and no persistence.
+pub(super) fn want(live: &mut Live<'_>, pool: &Backend) -> Want {
+    let mut want = persistence::want(live.conn, live.x, pool, Stage::Request);
+    want.persistent = None;
+    want
+}
+
+/// Obtains a place and a connection. A `fresh` one has carried no request before.
+pub(super) async fn obtain(
+    live: &mut Live<'_>,
+    pool: &Arc<Backend>,
+    want: &mut Want,
+    fresh: bool,
+) -> Result<Place, Failure> {
+    let worker = live.worker;
+    let slot = slot(live, pool, want).await?;
+    let server = slot.server().clone();
+    // If this fails, another server is tried.
+    want.avoid = Some(server.at.server);
+    let cells = worker.cells(&server);
+    cells.session(worker.now_ms());
+    let key = key_of(live.conn, live.x, &server, true, Stage::Request).ok_or(Failure::Unreachable)?;
+    let proxy = &worker.shared.config.proxies[pool.proxy];
+    let claim = Claim::new(proxy, false, live.conn.own.session());
+    let kept = if fresh { None } else { worker.pool.take(&server, &key, &claim) };
+    let (stream, uses) = match kept {
+        Some(kept) => {
+            cells.reuses.inc();
+            (kept.stream, kept.uses)
+        }
+        None => (open(live, &server, &key).await?, 0),
+    };
+    Ok(Place { stream, server, key, uses, _slot: slot })
+}
+
+async fn slot(live: &mut Live<'_>, pool: &Arc<Backend>, want: &Want) -> Result<Slot, Failure> {
+    let worker = live.worker;
+    let timeouts = &worker.shared.config.proxies[pool.proxy].timeouts;
+    let since = worker.clock.now();
+    loop {
+        match pool.assign(want) {
+            Assignment::Slot(slot) => return Ok(slot),
+            Assignment::Queued(mut ticket) => {
+                live.conn.deadline.set(since, timeouts.queue.or(timeouts.connect));
+                let granted = in_time(&mut live.conn.deadline, &mut ticket).await;
+                worker.clock.tick();
+                match granted {
+                    Some(Granted::Slot(slot)) => return Ok(slot),
+                    Some(Granted::Again) => {}
+                    None => return Err(Failure::Busy),
+                }
+            }
+            Assignment::Full => return Err(Failure::Busy),
+            Assignment::NoServer => return Err(Failure::Unreachable),
+        }
+    }
+}
+
+/// Opens a connection within the service's `timeout connect`.
+async fn open(live: &mut Live<'_>, server: &Server, key: &Key) -> Result<Stream, Failure> {
+    let worker = live.worker;
+    let timeout = worker.shared.config.proxies[server.at.proxy].timeouts.connect;
+    live.conn.deadline.set(worker.clock.tick(), timeout);
+    let opening = Box::pin(connect::open(&worker.shared, server, key));
+    let opened = in_time(&mut live.conn.deadline, opening).await;
+    worker.clock.tick();
+    let cells = worker.cells(server);
+    cells.connects.inc();
+    let seen = if matches!(opened, Some(Ok(_))) { Seen::Connected } else { Seen::NotConnected };
+    worker.shared.backends.observe(server.at, seen, worker.clock.now().into_std());
+    match opened {
+        Some(Ok(stream)) => Ok(stream),
+        _ => {
+            cells.connect_errors.inc();
+            worker.counters().backend(server.at.proxy).connect_errors.inc();
+            Err(Failure::Unreachable)
+        }
+    }
+}
+
+impl Place {
+    /// Keeps the connection for another request.
+    pub fn keep(self, live: &Live<'_>) {
+        let facts = facts_of(&self.stream);
+        let idle = Returned { stream: self.stream, facts, uses: self.uses + 1 };
+        live.worker.pool.give(&self.server, self.key, idle, live.worker.clock.now());
+    }
+}

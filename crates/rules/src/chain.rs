@@ -1,0 +1,79 @@
+//! Chains of services that inspect messages.
+
+use crate::{
+    acl::{Acls, Condition},
+    compile::Compiler,
+    keyword::Places,
+    link::{Linker, Scope},
+    words::Words,
+};
+use penstock_config::{
+    Diagnostics,
+    model::{ChainStep, ProxyId, ServiceChain},
+};
+use std::sync::Arc;
+
+/// A `service-chain`, ready to be used.
+#[derive(Clone, Debug)]
+pub struct Chain {
+    /// Its name.
+    pub name: Arc<str>,
+    /// Its services, in order.
+    pub steps: Vec<ChainLink>,
+}
+
+/// A service in a chain.
+#[derive(Clone, Debug)]
+pub struct ChainLink {
+    /// The service.
+    pub service: ProxyId,
+    /// When it inspects a message.
+    pub condition: Condition,
+    /// Whether the condition looks at the response: then it is evaluated on that, and the service does not see the request.
+    pub on_response: bool,
+}
+
+impl Compiler<'_> {
+    /// Compiles the chains, in the order of the configuration.
+    pub fn chains(&mut self) -> Vec<Chain> {
+        let (linker, diagnostics) = self.parts();
+        let config = linker.config;
+        config.service_chains.iter().map(|chain| compile(chain, linker, diagnostics)).collect()
+    }
+}
+
+fn compile(chain: &ServiceChain, linker: &mut Linker<'_>, diagnostics: &mut Diagnostics) -> Chain {
+    let steps = chain.steps.iter().filter_map(|step| compile_step(step, linker, diagnostics)).collect();
+    Chain { name: chain.name.as_str().into(), steps }
+}
+
+fn compile_step(step: &ChainStep, linker: &mut Linker<'_>, diagnostics: &mut Diagnostics) -> Option<ChainLink> {
+    let config = linker.config;
+    // One that does not exist has been reported where references are checked.
+    let is_meant = |proxy: &penstock_config::model::Proxy| proxy.service.is_some() && proxy.name == step.service.text;
+    let (service, proxy) = config.proxies.entries().find(|(_, proxy)| is_meant(proxy))?;
+    let span = step.condition.words.first().map_or(step.service.span, |word| word.span);
+    linker.line = span;
+    let scope = Scope { proxy: None, place: Places::ALWAYS };
+    let condition = linker.condition(&mut Words::new(&step.condition), &mut Acls::default(), scope, diagnostics)?;
+    let on_response = !condition.is_known_at(Places::REQUEST);
+    if on_response {
+        let inspects_responses = proxy.service.as_ref().is_some_and(|service| service.respmod.is_some());
+        if !condition.is_known_at(Places::RESPONSE) {
+            diagnostics
+                .error(span, "this condition can be evaluated neither on the request nor on the response")
+                .hint("keep what is known of the request in a variable: 'http-request set-var(txn.NAME) ...'");
+            return None;
+        }
+        if !inspects_responses {
+            diagnostics
+                .error(
+                    span,
+                    format!("this condition looks at the response, but '{}' inspects requests", step.service.text),
+                )
+                .hint("add 'respmod PATH' to the service, or use what is known of the request");
+            return None;
+        }
+    }
+    Some(ChainLink { service, condition, on_response })
+}

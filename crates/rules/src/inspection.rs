@@ -1,0 +1,32 @@
+//! What services said about a message.
+
+use std::{fmt::Write, sync::Arc};
+
+/// The services that a message passes, and what they said.
+#[derive(Clone, Debug)]
+pub struct Inspection {
+    /// The chain's place among those of the configuration.
+    pub chain: usize,
+    /// Its name.
+    pub name: Arc<str>,
+    /// The steps whose condition held for the request: a bit for each.
+    pub due: u64,
+    /// What each service decided: `av.request=unmodified:3,av.response=blocked:7`.
+    pub verdicts: String,
+    /// The threat that a service named.
+    pub threat: Option<Vec<u8>>,
+}
+
+impl Inspection {
+    /// The inspection of a message that has not begun.
+    pub fn by(chain: usize, name: Arc<str>) -> Inspection {
+        Inspection { chain, name, due: 0, verdicts: String::new(), threat: None }
+    }
+    /// Records what a service decided, and how long that took.
+    pub fn note(&mut self, service: &str, of_response: bool, verdict: &str, ms: u64) {
+        let comma = if self.verdicts.is_empty() { "" } else { "," };
+        let side = if of_response { "response" } else { "request" };
+        // Writing to a string cannot fail.
+        let _ = write!(self.verdicts, "{comma}{service}.{side}={verdict}:{ms}");
+    }
+}
