@@ -409,7 +409,8 @@ impl<'c> Names<'c> {
         }
         match self.backends.get(target.text.as_str()) {
             Some(found) if found.service.is_some() => is_service(target, diagnostics),
-            Some(found) if found.mode != frontend.mode && !(frontend.mode == Mode::Tcp && upgrades(frontend)) => {
+            // A connection in mode tcp goes on as HTTP when it reaches a backend in that mode.
+            Some(found) if found.mode == Mode::Tcp && frontend.mode == Mode::Http => {
                 let (front, back) = (mode(frontend.mode), mode(found.mode));
                 let line = found.span.line;
                 diagnostics
@@ -431,12 +432,6 @@ impl<'c> Names<'c> {
             }
         }
     }
-}
-
-/// Whether `tcp-request content switch-mode http` lets this TCP frontend use HTTP backends.
-fn upgrades(frontend: &Proxy) -> bool {
-    let first = |line: &crate::span::Line| line.words.first().is_some_and(|w| w.text == "switch-mode");
-    frontend.tcp_request_content.iter().any(first)
 }
 
 fn mode(mode: Mode) -> &'static str {

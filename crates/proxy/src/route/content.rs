@@ -9,7 +9,7 @@ use crate::{
     tcp::raw::Raw,
     worker::turn,
 };
-use penstock_config::model::ProxyId;
+use penstock_config::model::{Mode, ProxyId};
 use penstock_http::{Limits, Parse};
 use penstock_rules::{By, During, Termination, Verdict};
 use std::future::poll_fn;
@@ -17,7 +17,7 @@ use std::future::poll_fn;
 /// How a connection of `mode tcp` continues.
 pub(crate) enum Connected {
     Backend(ProxyId),
-    /// As HTTP: `tcp-request content switch-mode`.
+    /// As HTTP: `tcp-request content switch-mode`, or a backend in mode http.
     Http,
     Over,
 }
@@ -39,6 +39,9 @@ pub(crate) async fn connection(conn: &mut Conn, client: &mut Raw, x: &mut Exchan
         x.log.termination = Termination(By::Server, During::Connect);
         return Connected::Over;
     };
+    if worker.shared.config.proxies[backend].mode == Mode::Http {
+        return Connected::Http;
+    }
     enter(conn, client, x, backend).await
 }
 
