@@ -9,7 +9,15 @@ use penstock_config::model::{CheckKind, Proxy, ProxyId};
 use penstock_rules::{Compiler, LogFormat};
 
 /// The health check of a backend's servers; errors are added to the compiler's diagnostics.
+///
+/// Lines that the check does not use are compiled too, for their errors: they may be meant for a section that inherits them.
 pub fn compile(proxy: &Proxy, id: ProxyId, compiler: &mut Compiler<'_>) -> Script {
+    if !matches!(proxy.check, CheckKind::Tcp) {
+        compile_tcp(proxy, id, compiler);
+    }
+    if !matches!(proxy.check, CheckKind::Http { .. }) {
+        compile_http(proxy, id, [None; 3], compiler);
+    }
     match &proxy.check {
         CheckKind::Connect => protocol::connect(),
         CheckKind::SslHello => protocol::ssl_hello(),
@@ -84,8 +92,8 @@ fn compile_http(proxy: &Proxy, id: ProxyId, option: [Option<&str>; 3], compiler:
         let words = &mut Words::new(line, id, compiler);
         let Some(verb) = words.next() else { continue };
         match verb.text.as_str() {
-            "disable-on-404" => script.disable_on_404 = true,
-            "send-state" => script.send_state = true,
+            "disable-on-404" => script.disable_on_404 = words.ends(),
+            "send-state" => script.send_state = words.ends(),
             "connect" => steps.extend(words.connect(&steps)),
             "comment" => steps.extend(words.comment(verb)),
             name if is_variable(name) => steps.extend(words.variable()),

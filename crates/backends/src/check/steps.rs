@@ -34,6 +34,14 @@ impl<'a, 'c> Words<'a, 'c> {
         Some(word)
     }
 
+    /// Whether the line ends here; reports a word that follows.
+    pub fn ends(&mut self) -> bool {
+        match self.next() {
+            Some(word) => self.unknown(word).is_some(),
+            None => true,
+        }
+    }
+
     /// Reports an unknown word.
     pub fn unknown(&mut self, word: &Word) -> Option<Step> {
         self.error(word.span, format!("'{}' is not known here", word.text));
@@ -235,7 +243,13 @@ impl<'a, 'c> Words<'a, 'c> {
             match word.text.as_str() {
                 "" => {}
                 "comment" => comment = Some(self.argument(word)),
-                "min-recv" => expect.min_recv = self.number(word).and_then(|n| usize::try_from(n).ok()),
+                "min-recv" => {
+                    let number = self.number(word)?;
+                    if number < -1 {
+                        self.error(word.span, format!("'min-recv' expects -1 or a number of bytes, not '{number}'"));
+                    }
+                    expect.min_recv = usize::try_from(number).ok();
+                }
                 "ok-status" => expect.ok_status = self.verdict(word),
                 "error-status" => expect.error_status = self.verdict(word),
                 "tout-status" => expect.timeout_status = self.verdict(word),
@@ -349,7 +363,8 @@ impl<'a, 'c> Words<'a, 'c> {
     fn statuses(&mut self, list: &Word) -> Vec<(u16, u16)> {
         let parse = |part: &str| {
             let (first, last) = part.split_once('-').unwrap_or((part, part));
-            Some((first.trim().parse().ok()?, last.trim().parse().ok()?))
+            let range: (u16, u16) = (first.trim().parse().ok()?, last.trim().parse().ok()?);
+            (range.0 <= range.1).then_some(range)
         };
         let ranges: Option<Vec<(u16, u16)>> = list.text.split(',').map(parse).collect();
         ranges.unwrap_or_else(|| {
