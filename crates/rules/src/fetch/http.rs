@@ -450,8 +450,9 @@ fn parameter<'c>(
     Err(Missing::Absent)
 }
 
-/// Splits `Basic abc` into its two words.
+/// Splits `Basic abc` into its two words. As in HAProxy, a comma ends them.
 fn split_scheme(value: &[u8]) -> Option<(&[u8], &[u8])> {
+    let value = super::fields::split_raw(value).next()?;
     let space = memchr::memchr(b' ', value)?;
     Some((&value[..space], value[space + 1..].trim_ascii()))
 }
