@@ -83,6 +83,9 @@ const SOCKET: &[Entry] = &[
         let word = a.word("a segment size")?;
         // A negative value means this much less than the system's own.
         let mss: i32 = a.number_in(word, &word.text, "a segment size", -65535..=65535)?;
+        if mss == 0 {
+            return a.wrong(word, "a segment has at least one byte", "from 1 to 65535, or less than 0 to subtract");
+        }
         d.bind.mss = u32::try_from(mss).ok().filter(|m| *m > 0);
         Ok(())
     }),

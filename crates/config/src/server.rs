@@ -590,8 +590,6 @@ pub(crate) fn complete(mut settings: ServerSettings) -> ServerSettings {
     if settings.tls.is_some() {
         settings.tls = Some(settings.tls_settings.clone());
     }
-    if !settings.agent_check {
-        settings.agent = None;
-    }
+    settings.agent = settings.agent_check.then(|| settings.agent.unwrap_or_default());
     settings
 }

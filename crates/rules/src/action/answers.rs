@@ -39,11 +39,21 @@ impl Build<'_, '_, '_> {
         let mut reply = ReplyTemplate { status, body, ..ReplyTemplate::default() };
         let mut typed = None;
         let mut errorfiles = None;
+        let mut content: Option<&Word> = None;
         while let Some(word) = self.words.peek() {
             if matches!(word.text.as_str(), "if" | "unless") {
                 break;
             }
             self.words.next();
+            let is_content = matches!(
+                word.text.as_str(),
+                "default-errorfiles" | "errorfile" | "errorfiles" | "file" | "string" | "lf-string" | "lf-file"
+            );
+            if is_content && let Some(before) = content.replace(word) {
+                let problem = format!("`{}` cannot stand beside `{}`", word.text, before.text);
+                self.error(word.span, problem, Some("a response has one body".to_owned()));
+                return None;
+            }
             match word.text.as_str() {
                 "status" | "deny_status" => reply.status = self.status_code(200..=599)?,
                 "content-type" => {

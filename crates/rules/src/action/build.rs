@@ -271,6 +271,11 @@ impl<'l> Build<'_, 'l, '_> {
     }
 
     pub(crate) fn normalize(&mut self) -> Option<Action> {
+        if !self.linker.config.global.experimental {
+            let hint = Some("add `expose-experimental-directives` to the global section".to_owned());
+            self.error(self.word.span, "`normalize-uri` is experimental".to_owned(), hint);
+            return None;
+        }
         let word = self.next("a normaliser")?;
         let option = Normalizer::option(&word.text).is_some_and(|option| self.words.take(option));
         match Normalizer::parse(&word.text, option) {
@@ -366,7 +371,11 @@ impl<'l> Build<'_, 'l, '_> {
 
     pub(crate) fn silent_drop(&mut self) -> Option<Action> {
         if self.words.take("rst-ttl") {
-            self.next("a number of hops")?;
+            let word = self.next("a number of hops")?;
+            if !word.parse().is_ok_and(|hops: i64| (1..=255).contains(&hops)) {
+                self.error(word.span, format!("`{}` is not a number of hops from 1 to 255", word.text), None);
+                return None;
+            }
         }
         Some(Action::SilentDrop)
     }
@@ -374,7 +383,11 @@ impl<'l> Build<'_, 'l, '_> {
     pub(crate) fn switch_mode(&mut self) -> Option<Action> {
         self.expect("http")?;
         if self.words.take("proto") {
-            self.next("a protocol")?;
+            let word = self.next("a protocol")?;
+            if !matches!(word.text.as_str(), "h1" | "h2") {
+                self.error(word.span, format!("`h1` or `h2` is expected, not `{}`", word.text), None);
+                return None;
+            }
         }
         Some(Action::SwitchToHttp)
     }
@@ -453,6 +466,12 @@ impl<'l> Build<'_, 'l, '_> {
 
     pub(crate) fn timeout(&mut self) -> Option<Action> {
         let which = self.next("`server` or `tunnel`")?;
+        let proxy = self.scope.proxy.and_then(|id| self.linker.config.proxies.get(id));
+        if proxy.is_some_and(|proxy| !proxy.kind.has_backend()) {
+            let hint = Some("write the rule in the backend".to_owned());
+            self.error(self.word.span, "`set-timeout` has no effect in a frontend, which has no servers".into(), hint);
+            return None;
+        }
         let tunnel = match which.text.as_str() {
             "server" => false,
             "tunnel" => true,
