@@ -438,7 +438,7 @@ impl Linker<'_> {
                     match self.test(inside, anywhere) {
                         Ok(test) => {
                             let acl = Acl { name: String::new(), tests: vec![test] };
-                            acl.warn_if_blind(scope.place, inside.first().unwrap_or(word).span, diagnostics);
+                            acl.warn_if_blind(self.place(scope), inside.first().unwrap_or(word).span, diagnostics);
                             Some(Arc::new(acl))
                         }
                         Err((span, problem)) => {
@@ -482,7 +482,7 @@ impl Linker<'_> {
                 .or_else(|| penstock_config::units::suggestion(name, own, "ACLs of this section"));
             return None;
         };
-        acl.warn_if_blind(scope.place, word.span, diagnostics);
+        acl.warn_if_blind(self.place(scope), word.span, diagnostics);
         Some(Arc::clone(acl))
     }
 }

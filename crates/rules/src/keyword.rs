@@ -233,13 +233,15 @@ impl Places {
     pub const ERROR: Places = Places(1 << 8);
     /// `tcp-request client-hello`: the first bytes of a connection that will be decrypted.
     pub const HELLO: Places = Places(1 << 9);
+    /// As `REQUEST`, but only in a section that has servers.
+    pub const BACKEND_REQUEST: Places = Places(1 << 10);
 
     /// Everywhere.
-    pub const ALWAYS: Places = Places(0x3ff);
+    pub const ALWAYS: Places = Places(0x7ff);
     /// Everywhere in a running process.
-    pub const SERVING: Places = Places(0x3ff & !Self::CONFIG.0);
+    pub const SERVING: Places = Places(0x7ff & !Self::CONFIG.0);
     /// From the accepted connection onwards.
-    pub const FROM_CONNECTION: Places = Places(0x3ff & !Self::CONFIG.0);
+    pub const FROM_CONNECTION: Places = Places(0x7ff & !Self::CONFIG.0);
     /// From the established session onwards, including logs.
     pub const FROM_SESSION: Places =
         Places(Self::SESSION.0 | Self::REQUEST.0 | Self::SERVER.0 | Self::RESPONSE.0 | Self::LOG.0 | Self::ERROR.0);
@@ -273,6 +275,7 @@ impl Places {
             (Places::HELLO, "client hello"),
             (Places::SESSION, "session"),
             (Places::REQUEST, "request"),
+            (Places::BACKEND_REQUEST, "request in a backend"),
             (Places::SERVER, "server"),
             (Places::RESPONSE, "response"),
             (Places::LOG, "log"),
@@ -280,7 +283,8 @@ impl Places {
             (Places::CONFIG, "configuration"),
             (Places::ERROR, "error log"),
         ];
-        let names: Vec<&str> = NAMES.iter().filter(|(place, _)| self.meets(*place)).map(|(_, name)| *name).collect();
+        let told = |place: Places| self.meets(place) && !(place == Self::BACKEND_REQUEST && self.meets(Self::REQUEST));
+        let names: Vec<&str> = NAMES.iter().filter(|(place, _)| told(*place)).map(|(_, name)| *name).collect();
         names.join(", ")
     }
 }

@@ -210,6 +210,15 @@ impl<'a> Linker<'a> {
         })
     }
 
+    /// Where an expression is evaluated, its section considered.
+    pub(crate) fn place(&self, scope: Scope) -> Places {
+        let proxy = scope.proxy.and_then(|id| self.config.proxies.get(id));
+        match proxy.is_some_and(|proxy| proxy.kind.has_backend()) && scope.place.meets(Places::REQUEST) {
+            true => scope.place.or(Places::BACKEND_REQUEST),
+            false => scope.place,
+        }
+    }
+
     /// Resolves an argument to the section that the expression is in.
     fn current(&self, keyword: &str, spec: &ArgSpec, name: Range<usize>, scope: Scope) -> Result<Arg, Problem> {
         let proxy = scope.proxy.and_then(|id| self.config.proxies.get(id).map(|proxy| (id, proxy)));
@@ -224,6 +233,10 @@ impl<'a> Linker<'a> {
             )),
             (ArgKind::Backend, Some((id, proxy))) if proxy.kind.has_backend() => Ok(Arg::Proxy(id)),
             (ArgKind::Frontend, Some((id, proxy))) if proxy.kind.has_frontend() => Ok(Arg::Proxy(id)),
+            // A frontend has no servers; without a value, a test of their number would always fail.
+            (ArgKind::Backend, Some(_)) => {
+                Err(Problem::new(name, format!("`{keyword}` needs the name of a backend: this section is not one")))
+            }
             _ if spec.optional => Ok(Arg::None),
             _ => Err(Problem::new(
                 name,

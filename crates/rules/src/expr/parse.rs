@@ -47,13 +47,14 @@ impl Linker<'_> {
                 return Err(Problem::new(name, format!("the fetch `{word}` is not supported: {reason}")));
             }
         };
-        if !spec.places.meets(scope.place) {
+        let place = self.place(scope);
+        if !spec.places.meets(place) {
             return Err(Problem::new(
                 name,
                 format!(
                     "the fetch `{word}` is available in: {}; not here ({})",
                     spec.places.describe(),
-                    scope.place.describe()
+                    place.describe()
                 ),
             ));
         }

@@ -20,7 +20,7 @@ const CLIENT: Places = Places::FROM_CONNECTION;
 const SERVER: Places = Places::FROM_SERVER;
 /// Everywhere except in health checks: there is a frontend.
 const FRONTEND: Places = Places(Places::SERVING.0 & !Places::CHECK.0);
-const BACKEND: Places = Places::FROM_REQUEST;
+const BACKEND: Places = Places(Places::BACKEND_REQUEST.0 | Places::SERVER.0 | Places::RESPONSE.0 | Places::LOG.0);
 const UNIT: &[ArgSpec] = &[opt("unit", ArgKind::OneOf(&["ms", "us"]))];
 
 pub(super) const TABLE: &[FetchSpec] = &[
