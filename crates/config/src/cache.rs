@@ -20,6 +20,8 @@ pub(crate) static TABLE: Table<CacheSection> = Table::new(
     "cache",
     &[&[
         Entry::new("total-max-size", ONE, "Megabytes of the cache", |c, a| {
+            // One that is wrong has been reported, and is not missing.
+            c.total_size = TOTAL_MAX << 20;
             c.total_size = a.number("a number of megabytes", 1..=TOTAL_MAX)? << 20;
             Ok(())
         })
