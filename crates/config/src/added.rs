@@ -100,6 +100,7 @@ const NAME_MAX: usize = 1024;
 
 impl Config {
     /// Reads what follows the name in `add server`: an address, then settings, on top of the `default-server` of that proxy.
+    /// Such a server is `disabled` unless its words say `enabled`.
     ///
     /// # Errors
     /// A sentence that says what is wrong with the words.
@@ -134,12 +135,23 @@ impl Config {
             };
             let (host, port) = address::server(&mut args, address)?;
             let mut options = ServerSettings::clone(&self.proxies[proxy].default_server);
+            options.disabled = true;
             settings(&TABLE, &mut options, &mut args)?;
             let settings = complete(options);
             Ok(Server { name: name.to_owned(), span: Span::default(), host, port, settings, template: None })
         };
         let read: crate::args::Parsed<Server> = read();
         match read {
+            Ok(Server { settings: ServerSettings { agent_check: true, agent, .. }, .. })
+                if agent.as_ref().is_none_or(|agent| agent.port == 0) =>
+            {
+                Err(format!("server {name} does not have agent port. Agent check has been disabled."))
+            }
+            Ok(Server { settings: ServerSettings { resolvers: Some(asked), .. }, .. })
+                if self.resolvers.iter().all(|section| section.name != asked.text) =>
+            {
+                Err(format!("there is no section 'resolvers {}'.", asked.text))
+            }
             Ok(server) if !around.diagnostics.has_errors() => Ok(server),
             _ => {
                 let first = around.diagnostics.list.iter().find(|found| found.severity == crate::Severity::Error);

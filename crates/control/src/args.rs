@@ -1,5 +1,6 @@
 //! The arguments of a command, and its payload.
 
+use penstock_config::bytes_of;
 use std::{collections::VecDeque, str::FromStr};
 
 /// Why a command is not carried out, as a sentence.
@@ -29,6 +30,20 @@ impl Args {
     /// The next word.
     pub fn word(&mut self) -> Option<String> {
         self.words.pop_front()
+    }
+
+    /// The next word as the bytes that the client sent, which need not be text.
+    pub fn bytes(&mut self) -> Option<Vec<u8>> {
+        self.word().map(|word| bytes_of(&word).into_owned())
+    }
+
+    /// The next word as the bytes that the client sent.
+    ///
+    /// # Errors
+    ///
+    /// `missing`, if there is none.
+    pub fn require_bytes(&mut self, missing: &str) -> Result<Vec<u8>, Refusal> {
+        self.bytes().ok_or_else(|| Refusal::new(missing))
     }
 
     /// The next word, which is not taken.

@@ -136,7 +136,7 @@ fn what_cannot_be_added_or_removed_is_refused_and_changes_nothing() {
     assert_eq!(handle.remove_server("b", "pinned"), Err(RemoveError::Pinned));
     assert_eq!(handle.remove_server("b", "a"), Err(RemoveError::NotInMaintenance));
     let at = add("b", "x", "192.0.2.1:1").expect("it is well");
-    let server = handle.find_server("b", "x").expect("it was added");
+    let server = handle.server("b", "x").expect("it was added");
     assert_eq!((server.id, server.config.settings.weight), (3, 7));
     let status = handle.shared().backends.status(at).expect("it is there");
     assert!(status.admin.maint(), "it begins in maintenance");
@@ -156,7 +156,7 @@ fn an_added_server_is_checked_once_that_is_enabled() {
     let line = format!("127.0.0.1:{closed} check inter 50ms rise 1 fall 1");
     let at = handle.add_server("b", "x", &words(&line)).expect("it is well");
     command(handle, at, Command::Ready);
-    let is_running = || handle.find_server("b", "x").is_some_and(|server| server.is_running());
+    let is_running = || handle.server("b", "x").is_some_and(|server| server.is_running());
     std::thread::sleep(Duration::from_millis(300));
     assert!(is_running(), "it is not checked yet");
     handle.shared().backends.set_checked(at, true);

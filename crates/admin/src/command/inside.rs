@@ -46,7 +46,7 @@ impl Executor {
                     Err(sentence) => Answer::error(sentence),
                 }
             }
-            Inside::DynamicCookie(backend) => match self.handle.shared().backends.by_name(&backend) {
+            Inside::DynamicCookie(backend) => match self.handle.backend(&backend) {
                 None => Answer::error("No such backend."),
                 Some(_) => Answer::error("Cookies of servers are not made up here: give each server its 'cookie'."),
             },

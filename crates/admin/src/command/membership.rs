@@ -57,7 +57,7 @@ impl Executor {
 
     fn why_kept(&self, error: RemoveError, backend: &str) -> &'static str {
         match error {
-            RemoveError::NoServer if self.handle.shared().backends.by_name(backend).is_none() => "No such backend.",
+            RemoveError::NoServer if self.handle.backend(backend).is_none() => "No such backend.",
             RemoveError::NoServer => "No such server.",
             RemoveError::Pinned => {
                 "This server cannot be removed at runtime due to other configuration elements pointing to it."

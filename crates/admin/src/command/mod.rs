@@ -70,7 +70,7 @@ impl Executor {
             Command::Own(_) => Answer::nothing(),
             Command::Membership(command) => self.membership(command),
             Command::Patterns(command) => self.patterns(command),
-            Command::Tables(command) => self.tables(command),
+            Command::Tables(command) => self.tables(command, level),
             Command::Certificates(command) => self.certificates(command, level),
             Command::Process(command) => self.process(command),
             Command::Inside(command) => self.inside(command),

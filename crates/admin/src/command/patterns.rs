@@ -20,7 +20,7 @@ impl Executor {
             },
             PatternAction::Get(name, sample) => match self.list(kind, &name) {
                 Ok(list) => {
-                    let found = list.matches(sample.as_bytes());
+                    let found = list.matches(&sample);
                     Answer::data(found.iter().map(|found| line_of(found, kind)).collect::<Vec<_>>().concat())
                 }
                 Err(unknown) => unknown,
@@ -36,7 +36,7 @@ impl Executor {
                 Ok(list) => changed(
                     &list,
                     kind,
-                    list.set(which(&key), value.as_bytes()),
+                    list.set(which(&key), &value),
                     match key {
                         PatternKey::Pattern(_) => "entry not found.",
                         PatternKey::Number(_) => "key or pattern not found.",
@@ -117,7 +117,7 @@ fn unknown(kind: PatternKind) -> Answer {
 
 fn which(key: &PatternKey) -> Which<'_> {
     match key {
-        PatternKey::Pattern(pattern) => Which::Key(pattern.as_bytes()),
+        PatternKey::Pattern(pattern) => Which::Key(pattern),
         PatternKey::Number(id) => Which::Id(*id),
     }
 }

@@ -88,22 +88,23 @@ impl Executor {
 
     /// The servers of one backend, or of all.
     fn rows(&self, backend: Option<&str>) -> Result<Vec<Row>, Answer> {
-        if let Some(name) = backend
-            && self.handle.shared().backends.by_name(name).is_none()
-        {
-            return Err(Answer::error("Can't find backend."));
-        }
+        let only = match backend {
+            None => None,
+            Some(word) => match self.handle.backend(word) {
+                Some(backend) => Some(backend.proxy),
+                None => return Err(Answer::error("Can't find backend.")),
+            },
+        };
         let mut rows = self.handle.snapshot().rows;
-        rows.retain(|row| row.kind == Kind::Server && backend.is_none_or(|name| row.proxy_name == name));
+        rows.retain(|row| row.kind == Kind::Server && only.is_none_or(|proxy| row.proxy == proxy));
         Ok(rows)
     }
 
     /// Finds a server by `backend/server`; either may be `#` and a number.
     fn server(&self, name: &str) -> Result<Arc<Server>, &'static str> {
         let (backend, server) = name.split_once('/').ok_or("Require 'backend/server'.")?;
-        let backends = &self.handle.shared().backends;
-        let backend = backends.by_name(backend).ok_or("No such backend.")?;
-        backend.server(server).ok_or("No such server.")
+        let backend = self.handle.backend(backend).ok_or("No such backend.")?;
+        backend.server_called(server).ok_or("No such server.")
     }
 
     fn change(&self, server: &Server, change: Change) -> Answer {
@@ -368,9 +369,9 @@ fn state(handle: &Handle, row: &Row) -> Vec<Json> {
         json!(row.upstream.as_ref().map_or(0, |upstream| upstream.since.as_secs())),
         json!(check.map_or(1, check_number)),
         json!(check.map_or(0, check_result)),
-        json!(check.map_or(settings.check.rise, |check| check.health)),
+        json!(if paused { 0 } else { check.map_or(settings.check.rise, |check| check.health) }),
         // Agents are not paused.
-        json!(state_of(check) | if paused && check.is_some() { 8 } else { 0 }),
+        json!(state_of(check) | if paused && (check.is_some() || settings.disabled) { 8 } else { 0 }),
         json!(state_of(agent) | if agent.is_some() { 16 } else { 0 }),
         json!(u32::from(proxy.id.is_some())),
         json!(u32::from(settings.id.is_some())),

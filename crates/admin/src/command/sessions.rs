@@ -53,10 +53,8 @@ impl Executor {
             None => None,
             Some(word) => {
                 let number = word.parse::<u32>().ok();
-                let is_it =
-                    |id: &ProxyId| shared.config.proxies[*id].name == word || number == Some(shared.proxy_number(*id));
-                let found = shared.config.proxies.ids().find(is_it);
-                match found {
+                let numbered = || shared.config.proxies.ids().find(|id| number == Some(shared.proxy_number(*id)));
+                match self.handle.proxy(word, |_| true).or_else(numbered) {
                     Some(found) => Some(found),
                     None => return Answer::error("No such proxy."),
                 }

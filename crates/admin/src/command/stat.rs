@@ -10,11 +10,14 @@ impl Executor {
     pub(super) fn stat(&self, format: Format, wanted: Rows, level: Level) -> Answer {
         let snapshot = self.handle.snapshot();
         // A number that no proxy has is not an error, but selects nothing.
-        if let Some(name) = &wanted.proxy
-            && name.parse::<i32>().is_err()
-            && !snapshot.rows.iter().any(|row| is_of(row, name))
-        {
-            return Answer::error("No such proxy.");
+        let mut wanted = wanted;
+        if let Some(word) = wanted.proxy.as_mut().filter(|word| word.parse::<i32>().is_err()) {
+            match self.handle.proxy(word, |_| true) {
+                Some(proxy) => *word = self.handle.shared().config.proxies[proxy].name.clone(),
+                // Of no section: a `stats socket`.
+                None if snapshot.rows.iter().any(|row| row.proxy_name == *word) => {}
+                None => return Answer::error("No such proxy."),
+            }
         }
         // Addresses are not shown to every client.
         let legends = level >= Level::Operator;

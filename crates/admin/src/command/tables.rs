@@ -1,7 +1,8 @@
 //! Commands that show, set and remove entries of stick tables.
 
 use super::{Answer, Executor, Piece};
-use penstock_control::{Severity, Tables};
+use penstock_config::bytes_of;
+use penstock_control::{Level, Severity, Tables};
 use penstock_proxy::Handle;
 use penstock_rules::table::{Data, DataKind, Entry, Filter, KeyError, Millis, Operator, Removal, SHOWN, StickTable};
 use serde_json::{Map, Value as Json, json};
@@ -23,7 +24,7 @@ enum Chosen {
 }
 
 impl Executor {
-    pub(super) fn tables(&self, command: Tables) -> Answer {
+    pub(super) fn tables(&self, command: Tables, level: Level) -> Answer {
         let (name, words) = match &command {
             Tables::Show { name: None, json: true, .. } => {
                 let tables = self.handle.tables();
@@ -44,6 +45,12 @@ impl Executor {
             return Answer::error("No such table");
         };
         let done = match &command {
+            Tables::Show { json: true, .. } if level < Level::Operator => {
+                Ok(Answer::data(format!("{}\n", Json::Object(facts(&table)))))
+            }
+            Tables::Show { .. } if level < Level::Operator => {
+                Ok(Answer::data(header(&table) + "# contents not dumped due to insufficient privileges\n"))
+            }
             Tables::Show { json, .. } => self.show_table(table, words, *json),
             Tables::Set(..) => self.set_table(&table, words),
             Tables::Clear(..) => self.clear_table(table, words),
@@ -209,7 +216,7 @@ fn chosen(table: &StickTable, words: &[String], arguments: &str, doing: &str) ->
 }
 
 fn read_key(table: &StickTable, text: &str, doing: &str) -> Result<Box<[u8]>, String> {
-    table.spec.key.read(text.as_bytes()).map_err(|error| match error {
+    table.spec.key.read(&bytes_of(text)).map_err(|error| match error {
         KeyError::Invalid => "Invalid key".to_owned(),
         KeyError::Unwritable => {
             format!("{doing} tables of type other than ip, ipv6, string and integer is not supported")

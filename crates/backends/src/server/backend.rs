@@ -117,6 +117,13 @@ impl<E> Backend<E> {
         self.servers.load().iter().find(|server| server.name == name).cloned()
     }
 
+    /// The server that an operator's command means: by `#` and its number, or by its name.
+    pub fn server_called(&self, word: &str) -> Option<Arc<Server<E>>> {
+        let number = word.strip_prefix('#').and_then(|digits| digits.parse::<u32>().ok());
+        let numbered = number.and_then(|number| self.servers.load().iter().find(|it| it.id == number).cloned());
+        numbered.or_else(|| self.server(word))
+    }
+
     /// The number of usable servers: active ones, or the backups that replace them.
     pub fn usable_servers(&self) -> u32 {
         match self.active.load(Relaxed) {

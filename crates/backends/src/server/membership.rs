@@ -38,7 +38,7 @@ pub enum RemoveError {
 }
 
 impl<E> Backends<E> {
-    /// Adds a server, last in order and in maintenance; its health is not checked before [`Backends::set_checked`]
+    /// Adds a server, last in order, and in maintenance if its settings say `disabled`; its health is not checked before [`Backends::set_checked`]
     /// enables that. Its `id` is the one given, or the first free one. `with` makes the caller's data for it.
     ///
     /// # Errors
@@ -83,7 +83,10 @@ impl<E> Backends<E> {
                 Some(tracked)
             }
         };
-        config.settings.disabled = true;
+        let mut status = Status::new(&config.settings);
+        status.last_change = self.since(now);
+        // To HAProxy it was put into maintenance, not written so.
+        config.settings.disabled = false;
         let config = Arc::new(config);
         let at = ServerRef { proxy, server: servers.next() };
         let mut server = Server::new(at, id, &config, self.operated, with(at, id));
@@ -92,8 +95,6 @@ impl<E> Backends<E> {
         server.checked.store(false, Relaxed);
         server.asked.store(false, Relaxed);
         let server = Arc::new(server);
-        let mut status = Status::new(&config.settings);
-        status.last_change = self.since(now);
         if let Some(check) = status.check.as_mut() {
             (check.health, check.enabled) = (0, false);
         }

@@ -158,7 +158,8 @@ pub(crate) const ENTRIES: &[Entry<Inside>] = &[
     ),
     Entry::new("show startup-logs", "show startup-logs", "report logs emitted during startup", |args| {
         Ok(Inside::StartupLogs { json: args.take("json") })
-    }),
+    })
+    .level(Level::Operator),
     Entry::new("show tasks", "show tasks", "show running tasks", |args| Ok(Inside::Tasks { json: args.take("json") })),
     Entry::new("show threads", "show threads", "show what each thread does", |args| {
         Ok(Inside::Threads { json: args.take("json") })

@@ -1,6 +1,7 @@
 //! Commands about maps and ACLs: lists of patterns that rules read, by number or file.
 
 use crate::{Args, Level, Refusal, table::Entry};
+use penstock_config::bytes_of;
 
 /// A command about lists of patterns.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,11 +37,11 @@ pub enum PatternAction {
         json: bool,
     },
     /// Show what a sample matches.
-    Get(String, String),
+    Get(String, Vec<u8>),
     /// Add entries, each with its value.
     Add(PatternsOf, Vec<(Vec<u8>, Vec<u8>)>),
     /// Change the value of an entry.
-    Set(String, PatternKey, String),
+    Set(String, PatternKey, Vec<u8>),
     /// Remove an entry.
     Delete(String, PatternKey),
     /// Remove all entries.
@@ -64,7 +65,7 @@ pub struct PatternsOf {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PatternKey {
     /// All entries with this pattern.
-    Pattern(String),
+    Pattern(Vec<u8>),
     /// The entry with this number, as shown by `show map`.
     Number(u64),
 }
@@ -72,10 +73,10 @@ pub enum PatternKey {
 pub(crate) const ENTRIES: &[Entry<Patterns>] = &[
     Entry::new("add acl", "add acl [@<ver>] <acl> <pattern>", "add an acl entry", |args| {
         let version = version(args)?;
-        let (Some(name), Some(pattern)) = (args.word(), args.word()) else {
+        let (Some(name), Some(pattern)) = (args.word(), args.bytes()) else {
             return Err(Refusal::new("'add acl' expects two parameters: ACL identifier and pattern."));
         };
-        acl(PatternAction::Add(PatternsOf { name, version }, vec![(pattern.into_bytes(), Vec::new())]))
+        acl(PatternAction::Add(PatternsOf { name, version }, vec![(pattern, Vec::new())]))
     })
     .level(Level::Operator)
     .changes("the entries of an ACL"),
@@ -91,8 +92,7 @@ pub(crate) const ENTRIES: &[Entry<Patterns>] = &[
             let entries = match args.payload() {
                 Some(payload) => pairs(&payload)?,
                 None => {
-                    let (key, value) = (args.require(EXPECTS)?, args.require(EXPECTS)?);
-                    vec![(key.into_bytes(), value.into_bytes())]
+                    vec![(args.require_bytes(EXPECTS)?, args.require_bytes(EXPECTS)?)]
                 }
             };
             map(PatternAction::Add(PatternsOf { name, version }, entries))
@@ -138,11 +138,11 @@ pub(crate) const ENTRIES: &[Entry<Patterns>] = &[
     .changes("the entries of a map"),
     Entry::new("get acl", "get acl <acl> <value>", "report the patterns matching a sample for an ACL", |args| {
         const MISSING: &str = "Missing ACL identifier and/or key.";
-        acl(PatternAction::Get(args.require(MISSING)?, args.require(MISSING)?))
+        acl(PatternAction::Get(args.require(MISSING)?, args.require_bytes(MISSING)?))
     }),
     Entry::new("get map", "get map <map> <value>", "report the keys and values matching a sample for a map", |args| {
         const MISSING: &str = "Missing map identifier and/or key.";
-        map(PatternAction::Get(args.require(MISSING)?, args.require(MISSING)?))
+        map(PatternAction::Get(args.require(MISSING)?, args.require_bytes(MISSING)?))
     }),
     Entry::new("prepare acl", "prepare acl <acl>", "prepare a new version for atomic ACL replacement", |args| {
         acl(PatternAction::Prepare(args.word().unwrap_or_default()))
@@ -158,7 +158,7 @@ pub(crate) const ENTRIES: &[Entry<Patterns>] = &[
         const EXPECTS: &str = "'set map' expects three parameters: map identifier, key and value.";
         let name = args.require(EXPECTS)?;
         let key = key(args.require(EXPECTS)?);
-        map(PatternAction::Set(name, key, args.require(EXPECTS)?))
+        map(PatternAction::Set(name, key, args.require_bytes(EXPECTS)?))
     })
     .level(Level::Operator)
     .changes("a value of a map"),
@@ -217,7 +217,7 @@ fn key(word: String) -> PatternKey {
     let number = word.strip_prefix('#').map(|number| number.strip_prefix("0x").unwrap_or(number));
     match number.and_then(|number| u64::from_str_radix(number, 16).ok()) {
         Some(number) => PatternKey::Number(number),
-        None => PatternKey::Pattern(word),
+        None => PatternKey::Pattern(bytes_of(&word).into_owned()),
     }
 }
 

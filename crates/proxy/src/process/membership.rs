@@ -5,7 +5,7 @@ use super::{
     handle::{Handle, Inner},
 };
 use crate::{
-    server::{AddError, Host, Parts, RemoveError, Server, ServerRef},
+    server::{AddError, Host, Parts, RemoveError, ServerRef},
     servers::{
         checks::plans,
         resolve::{self, at_start},
@@ -18,11 +18,7 @@ use penstock_config::{
 };
 use penstock_rules::{Compiler, Expr, Places, ServerFacts};
 use penstock_tls::Connector;
-use std::{
-    net::IpAddr,
-    sync::{Arc, atomic::Ordering},
-    time::Instant,
-};
+use std::{net::IpAddr, sync::atomic::Ordering, time::Instant};
 
 /// Why a server was not added.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,7 +31,7 @@ pub enum AddServerError {
 
 impl Handle {
     /// Adds a server to a backend: `words` are its address and settings, as in a `server` line, on top of the backend's
-    /// `default-server`. It starts in maintenance, and its health is not checked before checks are enabled. A host name
+    /// `default-server`. It starts in maintenance, unless they say `enabled`, and its health is not checked before checks are enabled. A host name
     /// is resolved as its `init-addr` and `resolvers` say, by the system on the caller's thread.
     ///
     /// # Errors
@@ -44,7 +40,7 @@ impl Handle {
     /// changed.
     pub fn add_server(&self, backend: &str, name: &str, words: &[String]) -> Result<ServerRef, AddServerError> {
         let shared = self.shared();
-        let backend = shared.backends.by_name(backend).ok_or(AddServerError::Refused(AddError::NoBackend))?;
+        let backend = self.backend(backend).ok_or(AddServerError::Refused(AddError::NoBackend))?;
         if !backend.has_dynamic_weights() {
             return Err(AddServerError::Refused(AddError::Static));
         }
@@ -82,7 +78,7 @@ impl Handle {
     ///
     /// If there is no such server, or if it cannot be removed; then nothing has changed.
     pub fn remove_server(&self, backend: &str, name: &str) -> Result<(), RemoveError> {
-        let server = self.find_server(backend, name).ok_or(RemoveError::NoServer)?;
+        let server = self.server(backend, name).ok_or(RemoveError::NoServer)?;
         self.shared().backends.remove(server.at).map(drop)
     }
 
@@ -105,15 +101,10 @@ impl Handle {
 
     /// Why a server cannot be removed now; `None` if it can.
     pub fn keeps_server(&self, backend: &str, name: &str) -> Option<RemoveError> {
-        match self.find_server(backend, name) {
+        match self.server(backend, name) {
             Some(server) => self.shared().backends.is_kept(server.at),
             None => Some(RemoveError::NoServer),
         }
-    }
-
-    /// The server of that name in that backend.
-    pub fn find_server(&self, backend: &str, name: &str) -> Option<Arc<Server>> {
-        self.shared().backends.by_name(backend)?.server(name)
     }
 }
 

@@ -8,7 +8,7 @@ use super::{
 use crate::{
     log::severity,
     observe::counters::Part,
-    server::Notice,
+    server::{Backend, Notice, Server},
     worker::{
         control::{Control, Errand},
         pulse::Who,
@@ -16,14 +16,33 @@ use crate::{
         task, turn,
     },
 };
-use penstock_config::model::ProxyId;
-use std::{rc::Rc, sync::atomic::Ordering::Relaxed};
+use penstock_config::model::{Proxy, ProxyId};
+use std::{
+    rc::Rc,
+    sync::{Arc, atomic::Ordering::Relaxed},
+};
 
 impl Handle {
-    /// The frontend of that name.
-    pub fn frontend(&self, name: &str) -> Option<ProxyId> {
-        let proxies = &self.shared().config.proxies;
-        proxies.position(|proxy| proxy.name == name && proxy.kind.has_frontend())
+    /// The frontend that a command means: see [`Handle::proxy`].
+    pub fn frontend(&self, word: &str) -> Option<ProxyId> {
+        self.proxy(word, |proxy| proxy.kind.has_frontend())
+    }
+    /// The backend that a command means: see [`Handle::proxy`].
+    pub fn backend(&self, word: &str) -> Option<&Arc<Backend>> {
+        self.shared().backends.get(self.proxy(word, |proxy| proxy.kind.has_backend())?)
+    }
+    /// The server that a command means, by the name or the number (`#2`) of its backend and its own.
+    pub fn server(&self, backend: &str, server: &str) -> Option<Arc<Server>> {
+        self.backend(backend)?.server_called(server)
+    }
+    /// The proxy that a command means, of those that fit: by `#` and its number, or by its name (management guide, "disable
+    /// agent").
+    pub fn proxy(&self, word: &str, fits: impl Fn(&Proxy) -> bool) -> Option<ProxyId> {
+        let shared = self.shared();
+        let fitting = || shared.config.proxies.entries().filter(|(_, proxy)| fits(proxy));
+        let number = word.strip_prefix('#').and_then(|digits| digits.parse::<u32>().ok());
+        let numbered = number.and_then(|number| fitting().find(|(id, _)| shared.proxy_number(*id) == number));
+        numbered.or_else(|| fitting().find(|(_, proxy)| proxy.name == word)).map(|(id, _)| id)
     }
     /// Whether a frontend accepts connections.
     pub fn listening(&self, frontend: ProxyId) -> Listening {

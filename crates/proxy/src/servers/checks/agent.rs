@@ -82,7 +82,7 @@ async fn dial(worker: &Worker, server: &Server) -> Result<Socket, String> {
 async fn converse(socket: &mut Socket, send: &str) -> AgentReply {
     let broken = |error: std::io::Error| AgentReply::failed(Outcome::new(Verdict::SocketError, words(&error)));
     if !send.is_empty()
-        && let Err(error) = socket.write_all(send.as_bytes()).await
+        && let Err(error) = socket.write_all(&penstock_config::bytes_of(send)).await
     {
         return broken(error);
     }
