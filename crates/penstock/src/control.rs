@@ -21,7 +21,7 @@ use penstock_proxy::Handle;
 use penstock_sys::Spares;
 use rustix::io::Errno;
 use std::{
-    io,
+    io::{self, Write},
     net::TcpListener,
     os::fd::{AsFd, OwnedFd},
     os::unix::net::UnixListener,
@@ -53,6 +53,8 @@ const CLOSE_PATIENCE: Duration = Duration::from_secs(2);
 pub struct Control {
     orders: mpsc::UnboundedSender<Order>,
     spares: Arc<Spares>,
+    /// The master, which is told once the sockets are closed.
+    master: Option<std::os::unix::net::UnixStream>,
 }
 
 /// What the thread needs to answer commands.
@@ -109,7 +111,12 @@ impl Control {
             });
         })?;
         begins.recv().unwrap_or_else(|_| Err(io::Error::other("the control thread has ended")))?;
-        Ok(Control { orders, spares })
+        Ok(Control { orders, spares, master: None })
+    }
+
+    /// Has the master behind this socket told once the sockets are closed.
+    pub fn tell(&mut self, master: std::os::unix::net::UnixStream) {
+        self.master = Some(master);
     }
 
     /// Begins to answer.
@@ -134,6 +141,10 @@ impl Control {
         let (done, is_done) = sync_channel(1);
         if self.orders.send(Order::Close(done)).is_ok() {
             let _ = is_done.recv_timeout(CLOSE_PATIENCE);
+        }
+        if let Some(mut master) = self.master.as_ref() {
+            // If it is gone, nobody waits.
+            let _ = master.write_all(b".");
         }
     }
 }

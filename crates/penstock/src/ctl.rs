@@ -109,7 +109,7 @@ fn obey(options: &Options) -> Result<bool, String> {
     match words[..] {
         ["watch"] => Err(format!("watch what?\n\n{}", usage())),
         ["watch", ..] => loop {
-            let answer = ask(options, &line(&options.words[1..], options.json))?;
+            let answer = ask(options, line(&options.words[1..], options.json).as_bytes())?;
             let clear = if io::stdout().is_terminal() { "\x1b[H\x1b[2J" } else { "" };
             print(clear)?;
             if !tell(options, &answer)? {
@@ -119,12 +119,13 @@ fn obey(options: &Options) -> Result<bool, String> {
         },
         [] => converse(options),
         _ => {
-            let mut sent = line(&options.words, options.json);
-            if let Some(command) = sent.strip_suffix("<<") {
-                let mut payload = String::new();
-                io::stdin().read_to_string(&mut payload).map_err(|e| format!("cannot read the payload: {e}"))?;
+            let mut sent = line(&options.words, options.json).into_bytes();
+            if let Some(command) = sent.strip_suffix(b"<<") {
+                let mut payload = Vec::new();
+                io::stdin().read_to_end(&mut payload).map_err(|e| format!("cannot read the payload: {e}"))?;
+                while payload.pop_if(|last| *last == b'\n').is_some() {}
                 let end = PAYLOAD_END.trim_start_matches('<');
-                sent = format!("{command}{PAYLOAD_END}\n{}\n{end}", payload.trim_end_matches('\n'));
+                sent = [command, PAYLOAD_END.as_bytes(), b"\n", &payload, b"\n", end.as_bytes()].concat();
             }
             let answer = ask(options, &sent)?;
             tell(options, &answer)
@@ -148,7 +149,7 @@ fn converse(options: &Options) -> Result<bool, String> {
             "" => {}
             "quit" => return Ok(all_done),
             typed => {
-                let answer = ask(options, &line(&[typed.to_owned()], options.json))?;
+                let answer = ask(options, line(&[typed.to_owned()], options.json).as_bytes())?;
                 all_done &= tell(options, &answer)?;
             }
         }
@@ -172,10 +173,10 @@ fn line(words: &[String], json: bool) -> String {
 }
 
 /// Sends a line; returns the answer.
-fn ask(options: &Options, line: &str) -> Result<String, String> {
+fn ask(options: &Options, line: &[u8]) -> Result<String, String> {
     let address = address(options)?;
     let cannot = |e: io::Error| format!("{address}: {e}");
-    let sent = format!("set severity-output number;{line}\n");
+    let sent = [b"set severity-output number;", line, b"\n"].concat();
     let mut answer = Vec::new();
     if address.contains('/') {
         let stream = UnixStream::connect(&address).map_err(cannot)?;
@@ -194,10 +195,14 @@ fn ask(options: &Options, line: &str) -> Result<String, String> {
     Ok(answer.strip_prefix('\n').map(str::to_owned).unwrap_or(answer))
 }
 
-fn exchange(mut stream: impl Read + Write, sent: &str, answer: &mut Vec<u8>) -> io::Result<()> {
-    stream.write_all(sent.as_bytes())?;
-    stream.read_to_end(answer)?;
-    Ok(())
+fn exchange(mut stream: impl Read + Write, sent: &[u8], answer: &mut Vec<u8>) -> io::Result<()> {
+    let written = stream.write_all(sent);
+    // A server that refuses a payload says why and closes, before it has read all.
+    match stream.read_to_end(answer) {
+        Ok(_) if !answer.is_empty() => Ok(()),
+        Err(_) if !answer.is_empty() && written.is_err() => Ok(()),
+        read => written.and(read.map(drop)),
+    }
 }
 
 /// The address of the stats socket.
@@ -258,9 +263,9 @@ fn tell(options: &Options, answers: &str) -> Result<bool, String> {
         if text.is_empty() {
             continue;
         }
-        // HAProxy's protocol gives these no severity.
-        let is_unknown = text.starts_with("Unknown command");
-        if severity <= 3 || is_unknown {
+        // HAProxy's protocol gives these no severity; the second is a master's.
+        let has_failed = text.starts_with("Unknown command") || text.starts_with("Success=0\n");
+        if severity <= 3 || has_failed {
             all_done = false;
             eprintln!("{text}");
         } else if options.json && !text.starts_with(['{', '[']) {

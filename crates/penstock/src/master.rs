@@ -418,18 +418,24 @@ impl Master<'_> {
             self.programs.renew(&self.settings.programs);
         }
         let mut end = Signal::Usr1;
-        if let Some(wish) = wish {
+        if let Some(wish) = &wish {
             self.failures = 0;
             self.crowd.reload_failed.store(false, Ordering::Relaxed);
             self.patience.renew();
             if wish.hard {
                 end = Signal::Term;
             }
-            self.tell(wish, true);
         }
         if let Some(old) = self.current.replace(worker) {
             let _ = penstock_sys::kill(old.pid, end.number());
+            if wish.as_ref().is_some_and(|wish| !wish.waiting.is_empty()) {
+                // What the client sends next is for the new worker, and must not reach this one.
+                old.let_close();
+            }
             self.former.push(old);
+        }
+        if let Some(wish) = wish {
+            self.tell(wish, true);
         }
         let is_to_end =
             |former: &&Former| end == Signal::Term || self.settings.reloads_max.is_some_and(|max| former.reloads > max);

@@ -285,7 +285,10 @@ fn control(
     if let Some(changes) = &mut changes {
         changes.take_over();
     }
-    let Some(control) = control else { return Ok((None, None)) };
+    let Some(mut control) = control else { return Ok((None, None)) };
+    if let Some(tie) = &tie {
+        control.tell(tie.socket().try_clone().map_err(|e| format!("cannot speak to the master: {e}"))?);
+    }
     control.begin(Material { copies, startup_log, handle: handle.clone(), changes });
     let orphaned = tie.map(|tie| tie.watch(control.spares(), control.introductions())).transpose();
     Ok((Some(control), orphaned.map_err(|e| format!("cannot listen to the master: {e}"))?))

@@ -128,6 +128,43 @@ fn a_reload_answers_with_what_came_of_it() {
     service.stop();
 }
 
+/// The process that answers on a stats socket, or behind the master's.
+fn pid_in(answer: &str) -> Option<u32> {
+    answer.lines().find_map(|line| line.strip_prefix("Pid: "))?.parse().ok()
+}
+
+#[test]
+fn what_follows_a_reload_reaches_the_new_worker() {
+    let service = Service::start("cli-next", "");
+    let (config, stats) = (service.place.0.join("ok.cfg"), service.place.0.join("stats"));
+    let text = std::fs::read_to_string(&config).unwrap();
+    std::fs::write(&config, format!("global\n stats socket {} level admin\n{text}", stats.display())).unwrap();
+    for reload in 0..20 {
+        assert!(service.ask("reload\n").starts_with("Success=1\n"));
+        let mut stream = UnixStream::connect(&stats).unwrap();
+        stream.write_all(b"show info\n").unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        let current = pid_in(&service.ask("@1 show info\n"));
+        assert!(current.is_some() && pid_in(&answer) == current, "after reload {reload}: {answer}");
+    }
+    service.stop();
+}
+
+#[test]
+fn ctl_fails_with_a_reload() {
+    let service = Service::start("cli-ctl", "");
+    let reload = || penstock().arg("ctl").arg("-s").arg(service.socket()).arg("reload").output().unwrap();
+    assert!(reload().status.success());
+    service.break_configuration();
+    let failed = reload();
+    assert!(
+        !failed.status.success() && String::from_utf8_lossy(&failed.stderr).contains("no-such-keyword"),
+        "{failed:?}"
+    );
+    service.stop();
+}
+
 #[test]
 fn a_hard_reload_stops_the_former_worker() {
     let service = Service::start("cli-hard", "");

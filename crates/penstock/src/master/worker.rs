@@ -7,6 +7,7 @@ use crate::{
 };
 use penstock_config::model::Source;
 use penstock_proxy::handover;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::{
     ffi::OsString,
     fs::File,
@@ -24,6 +25,9 @@ use std::{
 
 /// How much of a worker's output until it serves is kept.
 const LOG_MAX: usize = 64 << 10;
+
+/// How long the client who asked for a reload waits for the former worker to close its sockets for commands.
+const CLOSE_PATIENCE: Duration = Duration::from_millis(500);
 
 /// A worker, with the master's end of its socket.
 pub struct Worker {
@@ -54,6 +58,13 @@ impl Worker {
     pub fn serves(&mut self, version: String) {
         self.serves_since = Some(Instant::now());
         self.version = version;
+    }
+
+    /// Waits until it has closed its sockets for commands, after it was told to end; not for long, as it may be busy.
+    pub fn let_close(&self) {
+        let mut said = [PollFd::new(&self.tie, PollFlags::IN)];
+        let patience = Timespec { tv_sec: 0, tv_nsec: CLOSE_PATIENCE.subsec_nanos().into() };
+        let _ = rustix::io::retry_on_intr(|| poll(&mut said, Some(&patience)));
     }
 
     /// How long it has served, if it has.
