@@ -9,7 +9,7 @@ _penstock() {
     esac
     case "$at" in
     '')
-        offered='-f -- -cc -c -C -vv -v -V -q -h --help -D -Ws -W -db -dW -dD -dV -dr -dM -d -n -N -L -p -sf -st -x -S quickstart check ctl top bench plan doctor lab-setup keywords completion man help'
+        offered='-f -- -cc -c -C -vv -v -V -q -h --help -D -Ws -W -db -dW -dD -dV -dr -dM -dI -d -n -N -L -p -sf -st -x -S quickstart check ctl top bench plan doctor lab-setup keywords completion man help'
         values=' -f -- -cc -C -n -N -L -p -sf -st -x -S '
         names=''
         ;;
@@ -231,7 +231,7 @@ penstock.cfg'
         names=''
         ;;
     *)
-        offered='-f -- -cc -c -C -vv -v -V -q -h --help -D -Ws -W -db -dW -dD -dV -dr -dM -d -n -N -L -p -sf -st -x -S -dI -dG -dR -dS -de -dp -dL -dK -m'
+        offered='-f -- -cc -c -C -vv -v -V -q -h --help -D -Ws -W -db -dW -dD -dV -dr -dM -dI -d -n -N -L -p -sf -st -x -S -dG -dR -dS -de -dp -dL -dK -m'
         values=' -f -- -cc -C -n -N -L -p -sf -st -x -S -m '
         names=''
         ;;

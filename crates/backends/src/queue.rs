@@ -78,6 +78,11 @@ impl<E> Queues<E> {
         self.any_max
     }
 
+    /// Forgets that maximum.
+    pub(crate) fn clear_most(&mut self) {
+        self.any_max = 0;
+    }
+
     /// Joins a queue, after all requests of the same or a higher priority.
     pub(crate) fn join(&mut self, backend: &Arc<Backend<E>>, server: Option<usize>, priority: Priority) -> Ticket<E> {
         let (sender, grant) = oneshot::channel();

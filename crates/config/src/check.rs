@@ -250,14 +250,6 @@ fn external_check(config: &Config, proxy: &Proxy, diagnostics: &mut Diagnostics)
             .error(proxy.span, format!("'{name}' has 'option external-check', but no program"))
             .hint("add 'external-check command PROGRAM'");
     }
-    if !config.global.may_start_programs {
-        diagnostics
-            .warning(
-                proxy.span,
-                format!("the external checks of '{name}' will fail: the process may not start programs"),
-            )
-            .hint("add 'insecure-fork-wanted' to the global section");
-    }
 }
 
 fn servers(config: &Config, names: &Names<'_>, proxy: &Proxy, diagnostics: &mut Diagnostics) {

@@ -79,6 +79,7 @@ pub fn load(sources: Vec<Source>, flags: &Flags) -> (Config, Diagnostics) {
     global.daemon = flags.daemon || global.daemon && !flags.foreground && !flags.service;
     global.master_worker |= flags.master;
     global.debug |= flags.debug;
+    global.may_start_programs |= flags.may_start_programs;
     global.zero_warning |= flags.warnings_are_errors;
     global.pidfile = flags.pidfile.clone().or(global.pidfile.take());
     if flags.no_server_verify {

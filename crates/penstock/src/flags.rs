@@ -29,6 +29,8 @@ pub struct Flags {
     pub service: bool,
     /// `-db`, and `-d`, which implies it: `daemon` in the file does not count. `-D` does, and there is a master all the same.
     pub foreground: bool,
+    /// `-dI`.
+    pub may_start_programs: bool,
     /// `-d`.
     pub debug: bool,
     /// `-q`.
@@ -159,7 +161,7 @@ const OPTIONS: &[Opt] = &[
     opt("-dV", Nothing, "does not verify the certificates of servers", |f, _, _| { f.no_server_verify = true; Ok(()) }),
     opt("-dr", Nothing, "starts even when a server's name does not resolve", |f, _, _| { f.ignore_unresolved = true; Ok(()) }),
     opt("-dM", Glued("byte"), "fills memory with this byte (0x50) before use", |f, text, _| { f.poison = Some(poison(text)?); Ok(()) }),
-    without_effect("-dI", Nothing, "no process is ever forked while running, so that insecure-fork-wanted means nothing"),
+    opt("-dI", Nothing, "lets the process start programs, as 'insecure-fork-wanted' does", |f, _, _| { f.may_start_programs = true; Ok(()) }),
     without_effect("-dG", Nothing, "names are resolved by the system's resolver or by a resolvers section"),
     without_effect("-dR", Nothing, "every worker has its own listening sockets, which needs SO_REUSEPORT"),
     without_effect("-dS", Nothing, "splice() is not used"),

@@ -22,7 +22,7 @@ use clients::{Crowd, Desk, Doors};
 use patience::{Patience, Verdict};
 use penstock_config::{
     Config,
-    model::{ExternalProgram, Source},
+    model::{ExternalProgram, Source, StatsSocket},
 };
 use penstock_sys::{Signal, Signals, Silence};
 use processes::{Processes, Row};
@@ -148,6 +148,8 @@ struct Master<'a> {
     wanted: Option<Wish>,
     log: Log,
     crowd: Arc<Crowd>,
+    /// The sockets for commands, and what their clients share.
+    doors: (Vec<StatsSocket>, Desk),
     begun: Instant,
     /// The number of reloads, and how many of the latest in a row have failed.
     reloads: u32,
@@ -213,7 +215,8 @@ pub fn run(config: &Config, sources: &[Source], flags: &Flags) -> ExitCode {
         due: None,
         wanted: None,
         log: Log::default(),
-        crowd: crowd.clone(),
+        crowd,
+        doors: (sockets, desk.clone()),
         begun: Instant::now(),
         reloads: 0,
         failures: 0,
@@ -325,6 +328,9 @@ impl Master<'_> {
         self.crowd.dismiss();
         self.log.begin();
         self.log.say(Weight::Notice, format_args!("Reloading {}", crate::name::NAME.title()));
+        if let Err(why) = Doors::reopen(&self.doors.0, &self.doors.1) {
+            self.log.say(Weight::Warning, why);
+        }
         self.reloads += 1;
         self.former.iter_mut().chain(&mut self.current).for_each(|worker| worker.reloads += 1);
         self.programs.count_reload();

@@ -17,7 +17,7 @@ use crate::{
 };
 use penstock_config::{
     Config, Diagnostics, Span,
-    model::{Account, Global},
+    model::{Account, CheckKind, Global},
 };
 use penstock_proxy::{Before, Handle, ListenError, Predecessor, Runtime, past::Past};
 use penstock_sys::{Forked, Signal, Signals, Silence};
@@ -408,6 +408,15 @@ fn check_accounts(config: &Config, diagnostics: &mut Diagnostics) {
 
 /// Checks that there is a master for programs, and that their accounts exist.
 fn check_programs(config: &Config, diagnostics: &mut Diagnostics) {
+    // Known only here, since the command line may allow it too.
+    for proxy in config
+        .proxies
+        .iter()
+        .filter(|proxy| matches!(proxy.check, CheckKind::External) && !config.global.may_start_programs)
+    {
+        let message = format!("the external checks of '{}' will fail: the process may not start programs", proxy.name);
+        diagnostics.warning(proxy.span, message).hint("add 'insecure-fork-wanted' to the global section");
+    }
     for program in &config.programs {
         if !config.global.master_worker {
             let message = "a 'program' section needs a master: nobody would start the program";

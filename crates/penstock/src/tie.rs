@@ -211,7 +211,8 @@ impl Tie {
             rustix::stdio::dup2_stderr(&stderr)?;
         }
         handover::give(&self.socket, sockets)?;
-        let version = version::NUMBER.as_bytes();
+        let version = version::reported();
+        let version = version.as_bytes();
         self.socket.write_all(&[u8::try_from(version.len()).expect("a version is short")])?;
         self.socket.write_all(version)
     }

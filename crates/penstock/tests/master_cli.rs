@@ -6,7 +6,7 @@ use common::{
     Place,
     crowd::{Crowd, dial, is_alive},
     free_port, penstock,
-    running::{KILL, Running, TERM, children, exhaust, signal_to, until},
+    running::{KILL, Running, TERM, USR2, children, exhaust, signal_to, until},
 };
 use std::{
     io::{Read, Write},
@@ -148,6 +148,16 @@ fn what_follows_a_reload_reaches_the_new_worker() {
         let current = pid_in(&service.ask("@1 show info\n"));
         assert!(current.is_some() && pid_in(&answer) == current, "after reload {reload}: {answer}");
     }
+    service.stop();
+}
+
+#[test]
+fn a_socket_whose_file_was_removed_is_back_after_a_reload() {
+    let service = Service::start("cli-removed", "");
+    std::fs::remove_file(service.socket()).unwrap();
+    service.master.signal(USR2);
+    until("the socket is back", || UnixStream::connect(service.socket()).is_ok());
+    assert!(service.ask("show proc\n").contains("# workers"));
     service.stop();
 }
 

@@ -282,6 +282,7 @@ fn changes_that_belong_together_and_were_written_in_part_are_not_made() {
         std::fs::write(&changes, end).unwrap();
         service.reload(&running);
         assert!(service.get("/").contains("x: whole\r\n"), "{}", said(&service.place));
+        assert!(said(&service.place).contains("ends within a change, which is not made"), "{}", said(&service.place));
     }
     assert_eq!(service.ask(&format!("set map {map} / more")), "\n");
     service.reload(&running);

@@ -156,6 +156,7 @@ impl<E> Backend<E> {
     pub fn clear_counters(&self, all: bool) {
         let mut core = self.core();
         self.sessions_max.store(0, Relaxed);
+        core.queues.clear_most();
         for server in core.servers.iter() {
             server.served_max.store(0, Relaxed);
             server.queued_max.store(0, Relaxed);

@@ -162,6 +162,13 @@ impl Changes {
         kept.drop_unfinished();
         self.is_stale |= kept.has_dropped_keys() || !newer.is_empty();
         self.kept = kept;
+        let torn = bytes.len() as u64 - self.length;
+        if torn > 0 {
+            // A process was killed before it had answered the command, or another program has cut the file.
+            warning(format!(
+                "the runtime-changes-file '{shown}' ends within a change, which is not made: its last {torn} bytes are dropped"
+            ));
+        }
         for file in newer {
             warning(format!("'{file}' has changed since it was changed at run time: those changes are dropped"));
         }

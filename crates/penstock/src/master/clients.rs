@@ -100,6 +100,23 @@ impl Doors {
         Ok(Doors(opened?.into_iter().flatten().collect()))
     }
 
+    /// Opens those whose file is gone again, as a new master of HAProxy's does at a reload, and answers on them.
+    ///
+    /// # Errors
+    ///
+    /// A sentence.
+    pub fn reopen(sockets: &[StatsSocket], desk: &Desk) -> Result<(), String> {
+        let is_gone = |socket: &&StatsSocket| match &socket.address {
+            ListenAddress::Unix(path) => {
+                std::fs::symlink_metadata(path).is_err_and(|e| e.kind() == io::ErrorKind::NotFound)
+            }
+            _ => false,
+        };
+        let gone: Vec<StatsSocket> = sockets.iter().filter(is_gone).cloned().collect();
+        let doors = Doors::open(&gone, false)?;
+        doors.answer(desk.clone()).map_err(|e| format!("-S: {e}"))
+    }
+
     /// Answers clients.
     ///
     /// # Errors

@@ -145,6 +145,7 @@ macro_rules! counters {
                 let gauges = self.gauges().map(|gauge| (gauge, gauge.read()));
                 $(self.$name.set(0);)+
                 self.responses.iter().for_each(|count| count.set(0));
+                self.last_session.set(0);
                 gauges.iter().for_each(|(gauge, now)| gauge.set(*now));
             }
         }
