@@ -1,7 +1,10 @@
 //! A body that is compressed on its way: between its source and the buffer from which it is sent.
 
 use super::ends::{Body, Fault, Source};
-use crate::worker::{buffer::Buffer, state::Worker, turn};
+use crate::{
+    servers::private::Own,
+    worker::{buffer::Buffer, state::Worker, turn},
+};
 use penstock_compression::{Encoder, EncoderCall};
 use penstock_config::model::ProxyId;
 use penstock_http::Error;
@@ -15,6 +18,7 @@ pub(crate) struct Encoding {
     /// Present until it is dropped.
     encoder: Option<Encoder>,
     worker: Rc<Worker>,
+    own: Rc<Own>,
     /// What was read and not encoded yet.
     input: Option<Buffer>,
     stage: Stage,
@@ -49,9 +53,16 @@ const SLICE_US: usize = 125;
 const ADJUST_EACH: usize = 64 << 10;
 
 impl Encoding {
-    pub fn new(encoder: Encoder, worker: Rc<Worker>, counted: Option<(ProxyId, Option<ProxyId>)>) -> Encoding {
+    /// Starts to encode a body of the client to which `own` belongs.
+    pub fn new(
+        encoder: Encoder,
+        worker: Rc<Worker>,
+        own: Rc<Own>,
+        counted: Option<(ProxyId, Option<ProxyId>)>,
+    ) -> Encoding {
+        own.encoder_begins();
         let (input, stage, unflushed, fault) = (None, Stage::Reading, 0, None);
-        Encoding { encoder: Some(encoder), worker, input, stage, unflushed, fault, counted }
+        Encoding { encoder: Some(encoder), worker, own, input, stage, unflushed, fault, counted }
     }
     /// Starts with payload that was read in advance; `complete` if that is all.
     pub fn preload(&mut self, input: Option<Buffer>, complete: bool) {
@@ -214,5 +225,6 @@ impl Drop for Encoding {
         if let Some(encoder) = self.encoder.take() {
             self.worker.encoders.give(encoder);
         }
+        self.own.encoder_ends();
     }
 }
