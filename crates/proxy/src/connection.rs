@@ -61,10 +61,12 @@ impl Conn {
     /// How long the client may take to begin a request, be it the first or a later one.
     pub fn patience(&self) -> Option<Duration> {
         let timeouts = &self.proxy().timeouts;
-        match self.requests {
-            0 => timeouts.http_request.or(timeouts.client),
-            _ => timeouts.http_keep_alive.or(timeouts.http_request).or(timeouts.client),
-        }
+        let own = match self.requests {
+            0 => timeouts.http_request,
+            _ => timeouts.http_keep_alive.or(timeouts.http_request),
+        };
+        // `timeout client` counts beside the others, since the client sends nothing meanwhile.
+        own.into_iter().chain(timeouts.client).min()
     }
     /// How long the head of a request may be, and how it is parsed.
     pub fn limits(&self) -> Limits {

@@ -112,7 +112,9 @@ async fn request(conn: &mut Conn, client: &mut Http1Client, ready: Instant) -> N
     let timeouts = &conn.proxy().timeouts;
     // The time of the first request runs from when the connection was ready for it.
     let since = if conn.requests == 0 { ready } else { first_byte };
-    conn.deadline.set(since, timeouts.http_request.or(timeouts.client));
+    // If nothing has come, the client has been silent for too long, and is told so now.
+    let due = if client.has_input() { timeouts.http_request.or(timeouts.client) } else { conn.patience() };
+    conn.deadline.set(since, due);
     conn.begin(&mut x, ready, first_byte);
     let received = {
         let (deadline, head, clock) = (&mut conn.deadline, &mut x.request, &conn.worker.clock);
