@@ -72,8 +72,8 @@ enum Fate {
 fn rewritten(header: &[u8], name: &[u8], mut decide: impl FnMut(&[u8]) -> Fate) -> Option<Vec<u8>> {
     let mut rest = Vec::with_capacity(header.len());
     let (mut start, mut removed, mut kept) = (0, false, false);
-    // The text before the first cookie that is removed.
-    let mut gap = None;
+    // Whether cookies were removed since the last one that stays.
+    let mut gap = false;
     let mut begun = false;
     while start < header.len() {
         let end = start + end_of_cookie(&header[start..]);
@@ -93,28 +93,24 @@ fn rewritten(header: &[u8], name: &[u8], mut decide: impl FnMut(&[u8]) -> Fate) 
                 Fate::Kept => {}
                 Fate::Shortened(by) => value = &value[by..],
                 Fate::Removed => {
-                    removed = true;
-                    gap = gap.or(Some(before));
+                    (removed, gap) = (true, true);
                     continue;
                 }
             }
-        } else if is_attribute && gap.is_some() {
+        } else if is_attribute && gap {
             continue;
         } else {
             kept |= !is_attribute;
         }
-        match gap.take() {
-            Some(_) if rest.is_empty() => {}
-            Some(before) => {
-                rest.truncate(rest.trim_ascii_end().len());
-                rest.extend_from_slice(&[before, b' ']);
+        if !std::mem::take(&mut gap) {
+            if begun {
+                rest.push(before);
             }
-            None => {
-                if begun {
-                    rest.push(before);
-                }
-                rest.extend_from_slice(blanks);
-            }
+            rest.extend_from_slice(blanks);
+        } else if !rest.is_empty() {
+            // Of the separators around what is removed, the second stays.
+            rest.truncate(rest.trim_ascii_end().len());
+            rest.extend_from_slice(&[before, b' ']);
         }
         begun = true;
         rest.extend_from_slice(key);
@@ -344,6 +340,8 @@ mod tests {
             ("a = 1 ;SV=b; c = 3", Some("a=1; c=3"), &["b"]),
             ("foo; SV=b; a=1", Some("foo; a=1"), &["b"]),
             ("a=1, SV=b, c=2", Some("a=1, c=2"), &["b"]),
+            ("a=1; SV=b, c=2", Some("a=1, c=2"), &["b"]),
+            ("a=1, SV=b; SV=c; c=2", Some("a=1; c=2"), &["b", "c"]),
             ("$Version=1; SV=b; $Path=/", None, &["b"]),
             ("$Version=1; SV=b; $Path=/; a=1; $Path=/b", Some("$Version=1; a=1; $Path=/b"), &["b"]),
             ("SV=b, a=1", Some("a=1"), &["b"]),
