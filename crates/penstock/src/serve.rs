@@ -17,7 +17,7 @@ use crate::{
 };
 use penstock_config::{
     Config, Diagnostics, Span,
-    model::{Account, CheckKind, Global},
+    model::{Account, CheckKind, Global, ListenAddress},
 };
 use penstock_proxy::{Before, Handle, ListenError, Predecessor, Runtime, past::Past};
 use penstock_sys::{Forked, Signal, Signals, Silence};
@@ -313,6 +313,9 @@ pub fn build(mut config: Config, flags: &Flags, diagnostics: &mut Diagnostics) -
     }
     check_accounts(&config, diagnostics);
     check_programs(&config, diagnostics);
+    if flags.check {
+        check_descriptors(&config, diagnostics);
+    }
     let engine = engine::plan(&config.global, engine::lanes(), engine::probe, diagnostics);
     let past = stats_file(&config.global, diagnostics);
     // `Runtime::build` consumes the configuration; its findings are shown with a copy of the files.
@@ -403,6 +406,21 @@ fn check_accounts(config: &Config, diagnostics: &mut Diagnostics) {
     }
     if let (Err(why), Some(user)) = (user_id(global), &global.user) {
         diagnostics.error(user.span, why);
+    }
+}
+
+/// Checks that descriptors to listen on (`fd@N`) are listening sockets. When the configuration is served, opening them shows it.
+fn check_descriptors(config: &Config, diagnostics: &mut Diagnostics) {
+    let binds = config.proxies.iter().filter(|proxy| !proxy.disabled).flat_map(|proxy| &proxy.binds);
+    let binds = binds.flat_map(|bind| &bind.addresses).map(|address| (&address.value, address.span));
+    let stats = config.global.stats_sockets.iter().map(|line| (&line.address, line.span));
+    for (address, span) in binds.chain(stats) {
+        if let ListenAddress::Fd(number) = address
+            && let Err(e) = penstock_sys::adopt_listener(*number)
+        {
+            let why = if e.raw_os_error().is_some() { "is not open".to_owned() } else { e.to_string() };
+            diagnostics.error(span, format!("cannot listen on fd@{number}: it {why}"));
+        }
     }
 }
 

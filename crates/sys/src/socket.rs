@@ -11,7 +11,7 @@ use std::{
 /// `EBADF` when it is not open; `InvalidInput` for the standard streams.
 pub fn adopt(fd: RawFd) -> io::Result<OwnedFd> {
     if fd <= 2 {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, "descriptors 0 to 2 are the standard streams"));
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "is a standard stream"));
     }
     // SAFETY: F_GETFD reads no memory and only fails on a closed descriptor.
     if unsafe { libc::fcntl(fd, libc::F_GETFD) } == -1 {

@@ -55,13 +55,16 @@ impl Handle {
             let Made { sni, connector, check_connector, .. } = made;
             Parts { sni, connector, check_connector, ..Parts::new(facts, workers) }
         };
-        let (address, agent) = (made.address, made.agent);
+        let (address, check, agent) = (made.address, made.check, made.agent);
         let server = shared.backends.add(backend.proxy, config.clone(), parts, Instant::now());
         let server = server.map_err(AddServerError::Refused)?;
         match address {
             Address::Fixed => {}
             Address::Found(ip) => shared.backends.set_host(server.at, Some(ip)),
             Address::Unknown => shared.backends.start_unresolved(server.at),
+        }
+        if let Some(ip) = check {
+            at_start::place_check(&server, ip);
         }
         if let Some(ip) = agent {
             at_start::place_agent(&server, ip);
@@ -114,7 +117,8 @@ struct Made {
     connector: Option<Connector>,
     check_connector: Option<Connector>,
     address: Address,
-    /// The address of its agent, where that is given as a name.
+    /// The addresses of its checks and of its agent, where they are given as names.
+    check: Option<IpAddr>,
     agent: Option<IpAddr>,
 }
 
@@ -146,13 +150,15 @@ impl Inner {
             return Err(error.message.clone());
         }
         let address = address_of(server)?;
-        let agent = match server.settings.agent.as_ref().and_then(|agent| agent.addr.as_ref()) {
+        let resolved = |host: Option<&ServerHost>| match host {
             Some(ServerHost::Name(name)) => {
-                Some(at_start::system(name).ok_or_else(|| format!("could not resolve address '{name}'."))?)
+                at_start::system(name).ok_or_else(|| format!("could not resolve address '{name}'.")).map(Some)
             }
-            _ => None,
+            _ => Ok(None),
         };
-        Ok(Made { sni, connector, check_connector, address, agent })
+        let check = resolved(server.settings.check.addr.as_ref())?;
+        let agent = resolved(server.settings.agent.as_ref().and_then(|agent| agent.addr.as_ref()))?;
+        Ok(Made { sni, connector, check_connector, address, check, agent })
     }
 }
 

@@ -10,7 +10,7 @@ use crate::{
     connection::{socket::Socket, stream::Stream},
     exchange::assign::facts_of,
     process::shared::Shared,
-    server::Server,
+    server::{Host, Server},
     worker::{pulse::Who, state::Worker, task},
 };
 use penstock_backends::check::{
@@ -19,7 +19,7 @@ use penstock_backends::check::{
     schedule::{first, interval, spread},
     script::{Connect, Kind},
 };
-use penstock_config::model::{CheckKind, ServerPort};
+use penstock_config::model::{CheckKind, ServerHost, ServerPort};
 use penstock_http::proxy_protocol;
 use penstock_rules::Now;
 use std::io::{self, Write as _};
@@ -233,8 +233,12 @@ fn protocols<'a>(shared: &Shared, server: &'a Server, connect: &'a Connect) -> V
 fn check_endpoint(server: &Server, connect: &Connect) -> crate::server::Endpoint {
     let place = server.check_place.load();
     let mut endpoint = crate::server::Endpoint::clone(&server.endpoint.load());
-    if let Some(ip) = connect.addr.or(place.addr) {
-        endpoint.host = Some(crate::server::Host::Ip(ip));
+    match (connect.addr.or(place.addr), &server.config.settings.check.addr) {
+        (Some(ip), _) => endpoint.host = Some(Host::Ip(ip)),
+        (None, Some(ServerHost::Unix(path))) => endpoint.host = Some(Host::Unix(path.as_path().into())),
+        (None, Some(ServerHost::Abstract(name))) => endpoint.host = Some(Host::Abstract(name.as_str().into())),
+        // A name has been resolved by now.
+        (None, Some(ServerHost::Ip(_) | ServerHost::Name(_)) | None) => {}
     }
     // A step with an address and no port still uses the port for checks.
     if let Some(port) = connect.port.or(place.port).or(server.config.settings.check.addr_port) {

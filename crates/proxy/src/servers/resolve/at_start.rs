@@ -19,14 +19,15 @@ pub(crate) fn resolve(backends: &Backends, saved: &Saved, diagnostics: &mut Diag
     let mut known: BTreeMap<String, Option<IpAddr>> = BTreeMap::new();
     for backend in backends.iter() {
         for server in backend.servers().iter() {
-            if let Some(ServerHost::Name(name)) =
-                server.config.settings.agent.as_ref().and_then(|agent| agent.addr.as_ref())
-            {
+            let settings = &server.config.settings;
+            let agent = settings.agent.as_ref().and_then(|agent| agent.addr.as_ref());
+            for (word, host) in [("addr", settings.check.addr.as_ref()), ("agent-addr", agent)] {
+                let Some(ServerHost::Name(name)) = host else { continue };
                 match known.entry(name.clone()).or_insert_with(|| system(name)) {
+                    Some(ip) if word == "addr" => place_check(server, *ip),
                     Some(ip) => place_agent(server, *ip),
                     None => {
-                        let text =
-                            format!("could not resolve '{name}', the 'agent-addr' of {}", backends.name(server.at));
+                        let text = format!("could not resolve '{name}', the '{word}' of {}", backends.name(server.at));
                         diagnostics.error(server.config.span, text).hint("write its IP address");
                     }
                 }
@@ -53,6 +54,13 @@ pub(crate) fn resolve(backends: &Backends, saved: &Saved, diagnostics: &mut Diag
             }
         }
     }
+}
+
+/// Has a server checked at the address that the name in its `addr` has.
+pub(crate) fn place_check(server: &Server, ip: IpAddr) {
+    let mut place = **server.check_place.load();
+    place.addr = Some(ip);
+    server.check_place.store(Arc::new(place));
 }
 
 /// Gives the agent of a server the address that its name has.
