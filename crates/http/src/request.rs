@@ -101,7 +101,9 @@ impl RequestHead {
             self.fields.append(b"host", authority)?;
         }
         self.version = Version::Http2;
-        self.drop_default_port();
+        if method != b"CONNECT" {
+            self.drop_default_port();
+        }
         Ok(())
     }
 

@@ -157,20 +157,22 @@ pub(super) async fn tunnel(
     let ended = poll_fn(|cx| {
         live.worker.clock.tick();
         let buffers = &live.worker.buffers;
+        let mut served = false;
         for (flow, from_client) in [(&mut down, false), (&mut up, true)] {
             if flow.done {
+                served |= !from_client;
                 continue;
             }
             let (source, sink): (&mut dyn Source, &mut dyn Sink) =
                 if from_client { (&mut *live.client, &mut *upstream) } else { (&mut *upstream, &mut *live.client) };
             if let Poll::Ready(Err(broken)) = flow.poll(cx, source, sink, buffers) {
                 let by_client = from_client == matches!(broken, Broken::Source(_));
-                return Poll::Ready(Some(if by_client {
-                    Termination(By::Client, During::Data)
-                } else {
-                    Termination(By::Server, During::Data)
-                }));
+                // A client that has all that the server had to say, up to its end, need not end in an orderly way.
+                let is_over = served && by_client;
+                let by = if by_client { By::Client } else { By::Server };
+                return Poll::Ready((!is_over).then_some(Termination(by, During::Data)));
             }
+            served |= flow.done && !from_client;
         }
         if down.done && up.done {
             return Poll::Ready(None);
