@@ -181,7 +181,7 @@ impl Sink for Http2Client {
     fn poll_send(&mut self, cx: &mut Context<'_>, buffer: &mut Buffer, end: Option<End<'_>>) -> Poll<io::Result<()>> {
         if let Outbound::Waiting | Outbound::Head(..) = self.outbound {
             // This also applies to interim responses, of which a server may send any number.
-            ready!(self.signals.outlet.poll_room(cx));
+            ready!(self.signals.outlet.poll_room(cx))?;
         }
         if let Outbound::Head(..) = self.outbound {
             let Outbound::Head(response, len) = std::mem::replace(&mut self.outbound, Outbound::Reset) else {

@@ -346,6 +346,7 @@ impl Drop for Connected {
     fn drop(&mut self) {
         self.streams.ended.set(true);
         self.streams.dismiss();
+        self.signals.outlet.close();
     }
 }
 

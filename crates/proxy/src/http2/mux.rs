@@ -84,7 +84,7 @@ impl Mux {
         let (send, mut connection) = handshake.await.map_err(fault)?;
         let greeting = Greeting::new(connection.ping_pong());
         let closed = Rc::new(Cell::new(false));
-        let (ended, told) = (closed.clone(), signals.clone());
+        let (ended, told, closing) = (closed.clone(), signals.clone(), signals.clone());
         let driver = async move {
             // Whatever ended it, each exchange on it receives its own error.
             let _ = poll_fn(|cx| {
@@ -93,6 +93,7 @@ impl Mux {
                 polled
             })
             .await;
+            closing.outlet.close();
             ended.set(true);
         };
         let mux = Rc::new(Mux {

@@ -8,6 +8,7 @@
 use std::{
     cell::{Cell, RefCell},
     collections::VecDeque,
+    io,
     task::{Context, Poll, Waker},
 };
 
@@ -25,13 +26,21 @@ pub(crate) struct Outlet {
     /// Whether the peer's socket was full at the last write.
     blocked: Cell<bool>,
     waiting: RefCell<VecDeque<Waker>>,
+    /// Whether the connection has ended.
+    closed: Cell<bool>,
 }
 
 impl Outlet {
     /// Ready when another stream may pass something on.
-    pub fn poll_room(&self, cx: &Context<'_>) -> Poll<()> {
+    ///
+    /// # Errors
+    /// The connection has ended; h2 would still take what is passed on.
+    pub fn poll_room(&self, cx: &Context<'_>) -> Poll<io::Result<()>> {
+        if self.closed.get() {
+            return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
+        }
         if self.under_way.get() < UNDER_WAY_MAX {
-            return Poll::Ready(());
+            return Poll::Ready(Ok(()));
         }
         let mut waiting = self.waiting.borrow_mut();
         if !waiting.iter().any(|waker| waker.will_wake(cx.waker())) {
@@ -55,6 +64,13 @@ impl Outlet {
     /// Records that the socket takes no more for now.
     pub fn blocked(&self) {
         self.blocked.set(true);
+    }
+    /// Records that the connection has ended, and wakes streams that wait for room, so that they notice.
+    pub fn close(&self) {
+        self.closed.set(true);
+        for waker in self.waiting.take() {
+            waker.wake();
+        }
     }
     /// Called after h2 has run: unless the socket stopped it, everything passed on has been written. Wakes streams that
     /// wait for room.
@@ -93,6 +109,17 @@ mod tests {
         outlet.wrote(3 * 65536);
         outlet.turn_over();
         assert!(outlet.poll_room(&cx).is_ready() && outlet.waiting.borrow().is_empty());
+    }
+
+    #[test]
+    fn streams_of_a_connection_that_has_ended_do_not_wait() {
+        let cx = Context::from_waker(Waker::noop());
+        let outlet = Outlet::default();
+        outlet.data(UNDER_WAY_MAX);
+        outlet.blocked();
+        assert!(outlet.poll_room(&cx).is_pending());
+        outlet.close();
+        assert!(matches!(outlet.poll_room(&cx), Poll::Ready(Err(_))) && outlet.waiting.borrow().is_empty());
     }
 
     #[test]

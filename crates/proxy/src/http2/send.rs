@@ -29,7 +29,7 @@ pub(super) fn poll_send_body(
     while !buffer.is_empty() {
         turn::round();
         // Checked first, since a reserved part of the connection's window is unavailable to other streams.
-        ready!(signals.outlet.poll_room(cx));
+        ready!(signals.outlet.poll_room(cx))?;
         stream.reserve_capacity(buffer.len());
         let room = match stream.capacity() {
             0 => match ready!(stream.poll_capacity(cx)) {
