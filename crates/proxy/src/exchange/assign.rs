@@ -91,7 +91,24 @@ pub(crate) async fn assign(
     }
 }
 
-/// Opens a new connection to a server within `timeout connect`, and counts it.
+/// Opens a new connection to a server within the `timeout connect` of its section, and counts it and what came of it; `None`
+/// once the time is over. There is no key while the server's name is not resolved.
+pub(crate) async fn open(conn: &mut Conn, server: &Server, key: Option<&Key>) -> Option<Result<Stream, Failure>> {
+    let worker = conn.worker.clone();
+    let timeout = worker.shared.config.proxies[server.at.proxy].timeouts.connect;
+    conn.deadline.set(worker.clock.tick(), timeout);
+    let opened = match key {
+        Some(key) => in_time(&mut conn.deadline, Box::pin(connect::open(&worker.shared, server, key))).await,
+        None => Some(Err(Failure::NoAddress)),
+    };
+    worker.clock.tick();
+    worker.cells(server).connects.inc();
+    let seen = if matches!(opened, Some(Ok(_))) { Seen::Connected } else { Seen::NotConnected };
+    worker.shared.backends.observe(server.at, seen, worker.clock.now().into_std());
+    opened
+}
+
+/// Opens a new connection for an exchange, and notes it there.
 ///
 /// # Errors
 ///
@@ -103,18 +120,7 @@ pub(crate) async fn connect(
     key: Option<&Key>,
 ) -> Result<Stream, Reason> {
     let worker = conn.worker.clone();
-    let timeout = worker.shared.config.proxies[server.at.proxy].timeouts.connect;
-    conn.deadline.set(worker.clock.tick(), timeout);
-    let mut deadline = std::mem::take(&mut conn.deadline);
-    let opened = match key {
-        Some(key) => in_time(&mut deadline, Box::pin(connect::open(&worker.shared, server, key))).await,
-        None => Some(Err(Failure::NoAddress)),
-    };
-    conn.deadline = deadline;
-    worker.clock.tick();
-    worker.cells(server).connects.inc();
-    let seen = if matches!(opened, Some(Ok(_))) { Seen::Connected } else { Seen::NotConnected };
-    worker.shared.backends.observe(server.at, seen, worker.clock.now().into_std());
+    let opened = open(conn, server, key).await;
     let mut reason = Reason::Connect;
     x.log.termination = match opened {
         Some(Ok(stream)) => {

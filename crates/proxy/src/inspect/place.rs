@@ -3,11 +3,11 @@
 use super::ask::Failure;
 use crate::{
     connection::{in_time, stream::Stream},
-    exchange::{assign::facts_of, live::Live},
+    exchange::{assign, live::Live},
     route::persistence,
     rules::context::Stage,
-    server::{Assignment, Backend, Seen, Server, Slot, Want},
-    servers::{connect, key::key_of, pool::Returned},
+    server::{Assignment, Backend, Server, Slot, Want},
+    servers::{key::key_of, pool::Returned},
 };
 use penstock_backends::{
     queue::Granted,
@@ -55,7 +55,13 @@ pub(super) async fn obtain(
             cells.reuses.inc();
             (kept.stream, kept.uses)
         }
-        None => (open(live, &server, &key).await?, 0),
+        None => match assign::open(live.conn, &server, Some(&key)).await {
+            Some(Ok(stream)) => (stream, 0),
+            _ => {
+                assign::count_connect_error(worker, &server);
+                return Err(Failure::Unreachable);
+            }
+        },
     };
     Ok(Place { stream, server, key, uses, _slot: slot })
 }
@@ -83,32 +89,10 @@ async fn slot(live: &mut Live<'_>, pool: &Arc<Backend>, want: &Want) -> Result<S
     }
 }
 
-/// Opens a connection within the service's `timeout connect`.
-async fn open(live: &mut Live<'_>, server: &Server, key: &Key) -> Result<Stream, Failure> {
-    let worker = live.worker;
-    let timeout = worker.shared.config.proxies[server.at.proxy].timeouts.connect;
-    live.conn.deadline.set(worker.clock.tick(), timeout);
-    let opening = Box::pin(connect::open(&worker.shared, server, key));
-    let opened = in_time(&mut live.conn.deadline, opening).await;
-    worker.clock.tick();
-    let cells = worker.cells(server);
-    cells.connects.inc();
-    let seen = if matches!(opened, Some(Ok(_))) { Seen::Connected } else { Seen::NotConnected };
-    worker.shared.backends.observe(server.at, seen, worker.clock.now().into_std());
-    match opened {
-        Some(Ok(stream)) => Ok(stream),
-        _ => {
-            cells.connect_errors.inc();
-            worker.counters().backend(server.at.proxy).connect_errors.inc();
-            Err(Failure::Unreachable)
-        }
-    }
-}
-
 impl Place {
     /// Keeps the connection for another request.
     pub fn keep(self, live: &Live<'_>) {
-        let facts = facts_of(&self.stream);
+        let facts = assign::facts_of(&self.stream);
         let idle = Returned { stream: self.stream, facts, uses: self.uses + 1 };
         live.worker.pool.give(&self.server, self.key, idle, live.worker.clock.now());
     }
