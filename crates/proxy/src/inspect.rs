@@ -2,7 +2,7 @@
 //! servers, responses before they go to their clients.
 //!
 //! `request` and `response` walk the chain, `ask` holds the conversation with one service, `original` is the message's
-//! body meanwhile, and `replay` gives it to whoever it goes to.
+//! body meanwhile, `replay` gives it to whoever it goes to, and `verdict` notes what was said.
 
 mod apply;
 mod ask;
@@ -12,6 +12,7 @@ mod place;
 mod replay;
 mod request;
 mod response;
+mod verdict;
 
 pub(crate) use described::Described;
 pub(crate) use replay::{Inspected, Replay, Replayed};

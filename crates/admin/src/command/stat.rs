@@ -7,10 +7,9 @@ use penstock_proxy::snapshot::{Kind, Row};
 use std::{fmt::Write as _, iter};
 
 impl Executor {
-    pub(super) fn stat(&self, format: Format, wanted: Rows, level: Level) -> Answer {
+    pub(super) fn stat(&self, format: Format, mut wanted: Rows, level: Level) -> Answer {
         let snapshot = self.handle.snapshot();
         // A number that no proxy has is not an error, but selects nothing.
-        let mut wanted = wanted;
         if let Some(word) = wanted.proxy.as_mut().filter(|word| word.parse::<i32>().is_err()) {
             match self.handle.proxy(word, |_| true) {
                 Some(proxy) => *word = self.handle.shared().config.proxies[proxy].name.clone(),

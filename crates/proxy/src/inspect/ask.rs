@@ -4,7 +4,7 @@
 use super::{
     original::{Broken, Original},
     place::{self, Place},
-    request::settings,
+    verdict::settings,
 };
 use crate::{
     connection::stream::{Fill, Stream},

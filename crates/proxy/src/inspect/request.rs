@@ -4,10 +4,10 @@ use super::{
     apply,
     ask::{Asked, ask},
     original::{Broken, Original},
+    verdict::{bypasses, note, settings},
 };
 use crate::{
     exchange::{ends::Fault, live::Live, respond},
-    process::shared::Shared,
     rules::{
         context::{self, Judged, Stage},
         login,
@@ -109,34 +109,11 @@ async fn pass(
     }
 }
 
-/// A service's settings.
-pub(super) fn settings(shared: &Shared, service: ProxyId) -> &Service {
-    shared.config.proxies[service].service.as_deref().expect("chains name services alone")
-}
-
-/// Records a verdict for the log.
-pub(super) fn note(
-    live: &mut Live<'_>,
-    service: ProxyId,
-    of_response: bool,
-    verdict: &str,
-    ms: u64,
-    threat: Option<Vec<u8>>,
-) {
-    let name = &live.worker.shared.config.proxies[service].name;
-    if let Some(inspection) = &mut live.x.txn.inspection {
-        inspection.note(name, of_response, verdict, ms);
-        inspection.threat = threat.or(inspection.threat.take());
-    }
-}
-
 /// Acts on a message that a service did not inspect.
 async fn fail(live: &mut Live<'_>, at: ProxyId, status: u16, fate: Fate, why: &str, ms: u64) -> Option<Judged> {
-    if fate == Fate::Bypass {
-        note(live, at, false, &format!("bypassed({why})"), ms, None);
+    if bypasses(live, at, false, fate, why, ms) {
         return None;
     }
-    note(live, at, false, &format!("denied({why})"), ms, None);
     live.x.log.termination = Termination(By::Refusal, During::Request);
     live.conn.listener_cells().iter().for_each(|cells| cells.denied_requests.inc());
     respond::error(live, status).await;

@@ -4,7 +4,7 @@ use super::{
     apply,
     ask::{Asked, ask},
     original::{Broken, Original},
-    request::{note, settings},
+    verdict::{bypasses, note, settings},
 };
 use crate::{
     exchange::{buffered_body::Ahead, compress, ends::Fault, live::Live, respond},
@@ -118,11 +118,9 @@ async fn pass(
 
 /// Acts on a response that a service did not inspect; whether it goes on.
 async fn fail(live: &mut Live<'_>, at: ProxyId, status: u16, fate: Fate, why: &str, ms: u64) -> bool {
-    if fate == Fate::Bypass {
-        note(live, at, true, &format!("bypassed({why})"), ms, None);
+    if bypasses(live, at, true, fate, why, ms) {
         return true;
     }
-    note(live, at, true, &format!("denied({why})"), ms, None);
     live.x.log.termination = Termination(By::Refusal, During::Headers);
     count_denied_response(live.conn, live.x);
     respond::error(live, status).await;
