@@ -41,7 +41,7 @@ const SOCKET: &[Entry] = &[
         d.bind.defer_accept = true;
         Ok(())
     }),
-    Entry::accepted("expose-fd", ONE, "Hands listening sockets to the next process", "this is not a stats socket"),
+    Entry::accepted("expose-fd", ONE, "Hands listening sockets over to the next process", "this is not a stats socket"),
     Entry::new("gid", ONE, "Group of the unix socket, by number", |d, a| {
         d.bind.group = Some(Account::Id(a.number("a group's number", 0..=u32::MAX)?));
         Ok(())
@@ -68,9 +68,14 @@ const SOCKET: &[Entry] = &[
         d.bind.interface = Some(a.text("an interface")?);
         Ok(())
     }),
-    Entry::accepted("label", ONE, "Names the line for others to refer to", "nothing refers to it yet"),
-    Entry::accepted("level", ONE, "What a stats socket may do", "this is not a stats socket"),
-    Entry::accepted("severity-output", ONE, "Severities in answers of a stats socket", "this is not a stats socket"),
+    Entry::accepted("label", ONE, "Label by which other lines refer to this one", "nothing refers to it yet"),
+    Entry::accepted("level", ONE, "Privilege level of a stats socket", "this is not a stats socket"),
+    Entry::accepted(
+        "severity-output",
+        ONE,
+        "How a stats socket shows the severity of its answers",
+        "this is not a stats socket",
+    ),
     Entry::new("maxconn", ONE, "Largest number of concurrent connections", |d, a| {
         d.bind.maxconn = Some(a.number("a number of connections", 1..=i32::MAX as u32)?);
         Ok(())
@@ -99,23 +104,28 @@ const SOCKET: &[Entry] = &[
         "namespaces are not entered",
         "start a process in that namespace",
     ),
-    Entry::accepted("nbconn", ONE, "Connections of a reverse HTTP listener", "reverse HTTP is not served"),
-    Entry::accepted("nice", ONE, "Priority of its connections", "connections of a worker take turns"),
+    Entry::accepted("nbconn", ONE, "Number of connections of a reverse HTTP listener", "reverse HTTP is not served"),
+    Entry::accepted("nice", ONE, "Priority of the socket's connections", "connections of a worker take turns"),
     Entry::accepted("process", ONE, "Which processes serve it", "there is one process, and all its threads serve"),
-    Entry::accepted("thread", ONE, "Which threads serve it", "all threads serve every address"),
-    Entry::accepted("shards", ONE, "How many sockets there are", "each thread has a socket of its own"),
+    Entry::accepted("thread", ONE, "Threads that serve the address", "all threads serve every address"),
+    Entry::accepted(
+        "shards",
+        ONE,
+        "Number of listening sockets for the address",
+        "each thread has a socket of its own",
+    ),
     Entry::new("proto", ONE, "The protocol, without negotiation", |d, a| {
         d.bind.proto = Some(a.choice("a protocol", &[("h1", "h1"), ("h2", "h2")])?.to_owned());
         Ok(())
     }),
     Entry::accepted("quic-cc-algo", ONE, "Congestion control of QUIC", "QUIC is not served"),
-    Entry::accepted("quic-force-retry", NONE, "Tokens for QUIC clients", "QUIC is not served"),
-    Entry::accepted("quic-socket", ONE, "Sockets of QUIC clients", "QUIC is not served"),
+    Entry::accepted("quic-force-retry", NONE, "Makes QUIC clients prove their address", "QUIC is not served"),
+    Entry::accepted("quic-socket", ONE, "How sockets are assigned to QUIC connections", "QUIC is not served"),
     Entry::new("tcp-ut", ONE, "How long data may stay unacknowledged", |d, a| {
         d.bind.tcp_ut = Some(a.time("a time")?);
         Ok(())
     }),
-    Entry::accepted("tcp-ss", ONE, "Saves SYN headers", "no fetch reads them"),
+    Entry::accepted("tcp-ss", ONE, "Saves the headers of SYN packets", "no fetch reads them"),
     Entry::accepted("tcp-md5sig", ONE, "Signs TCP segments", "segments are not signed"),
     Entry::accepted("cc", ONE, "Congestion control of TCP", "the system's own is used"),
     Entry::new("tfo", NONE, "TCP Fast Open", |d, _| {
@@ -160,7 +170,7 @@ const TLS: &[Entry] = &[
         d.tls.crt_list.push(path);
         Ok(())
     }),
-    Entry::accepted("default-crt", ONE, "The certificate for unknown names", "the first 'crt' is")
+    Entry::accepted("default-crt", ONE, "Certificate for unknown server names", "the first 'crt' is")
         .notice("write it as the first 'crt'"),
     Entry::accepted("allow-0rtt", NONE, "TLS 1.3 early data", "early data is not accepted, clients send it again"),
     Entry::new("alpn", ONE, "Protocols offered to the client, best first", |d, a| tls::alpn(&mut d.tls.conf, a)),
@@ -186,9 +196,24 @@ const TLS: &[Entry] = &[
         Ok(())
     }),
     Entry::refused("ca-sign-file", "Authority for generated certificates", NO_SIGNING, INSTEAD_OF_SIGNING),
-    Entry::refused("ca-sign-pass", "Its passphrase", NO_SIGNING, INSTEAD_OF_SIGNING),
-    Entry::refused("ca-sign-use-chain", "Sends its chain", NO_SIGNING, INSTEAD_OF_SIGNING),
-    Entry::refused("generate-certificates", "Makes a certificate for each name", NO_SIGNING, INSTEAD_OF_SIGNING),
+    Entry::refused(
+        "ca-sign-pass",
+        "Passphrase of the authority's key for generated certificates",
+        NO_SIGNING,
+        INSTEAD_OF_SIGNING,
+    ),
+    Entry::refused(
+        "ca-sign-use-chain",
+        "Sends the authority's chain with generated certificates",
+        NO_SIGNING,
+        INSTEAD_OF_SIGNING,
+    ),
+    Entry::refused(
+        "generate-certificates",
+        "Generates a certificate for each server name",
+        NO_SIGNING,
+        INSTEAD_OF_SIGNING,
+    ),
     Entry::new("ciphers", ONE, "TLS 1.2 ciphers", |d, a| tls::ciphers(&mut d.tls.conf, a)),
     Entry::new("ciphersuites", ONE, "TLS 1.3 cipher suites", |d, a| tls::ciphersuites(&mut d.tls.conf, a)),
     Entry::new("curves", ONE, "Groups for the key exchange", |d, a| tls::curves(&mut d.tls.conf, a)),
@@ -210,7 +235,12 @@ const TLS: &[Entry] = &[
     Entry::new("no-tlsv13", NONE, "Not TLS 1.3", |d, _| tls::without(&mut d.tls.conf, TlsVersion::Tls13)),
     Entry::new("ssl-min-ver", ONE, "Oldest version of TLS", |d, a| tls::min_version(&mut d.tls.conf, a)),
     Entry::new("ssl-max-ver", ONE, "Newest version of TLS", |d, a| tls::max_version(&mut d.tls.conf, a)),
-    Entry::accepted("no-ca-names", NONE, "The client is not told which authorities", "the names are always sent"),
+    Entry::accepted(
+        "no-ca-names",
+        NONE,
+        "Does not send the names of the certificate authorities",
+        "the names are always sent",
+    ),
     Entry::new("no-tls-tickets", NONE, "Sessions are kept here, not in tickets", |d, _| {
         d.tls.conf.no_tls_tickets = true;
         Ok(())
@@ -236,8 +266,8 @@ const TLS: &[Entry] = &[
         Ok(())
     }),
     Entry::new("verify", ONE, "Whether clients must present a certificate", |d, a| tls::verify(&mut d.tls.conf, a)),
-    Entry::accepted("ocsp-update", ONE, "Fetches OCSP answers", "staples are read from files"),
-    Entry::accepted("ktls", ONE, "The kernel encrypts", "records are encrypted in the process"),
+    Entry::accepted("ocsp-update", ONE, "Fetches OCSP responses", "OCSP responses are read from files"),
+    Entry::accepted("ktls", ONE, "Encrypts records in the kernel", "records are encrypted in the process"),
     Entry::accepted("ech", ONE, "Encrypted ClientHello", "names are sent in clear"),
     Entry::accepted("renegotiate", NONE, "Clients may renegotiate", "TLS renegotiation does not exist here"),
     Entry::accepted("no-renegotiate", NONE, "Clients may not renegotiate", "TLS renegotiation does not exist here"),

@@ -19,26 +19,26 @@ const TOTAL_MAX: u64 = 4095;
 pub(crate) static TABLE: Table<CacheSection> = Table::new(
     "cache",
     &[&[
-        Entry::new("total-max-size", ONE, "Megabytes of the cache", |c, a| {
+        Entry::new("total-max-size", ONE, "Size of the cache, in megabytes", |c, a| {
             // One that is wrong has been reported, and is not missing.
             c.total_size = TOTAL_MAX << 20;
             c.total_size = a.number("a number of megabytes", 1..=TOTAL_MAX)? << 20;
             Ok(())
         })
         .spare(),
-        Entry::new("max-object-size", ONE, "Bytes of the largest response that is stored", |c, a| {
+        Entry::new("max-object-size", ONE, "Size of the largest response that is stored, in bytes", |c, a| {
             let span = a.peek().map_or(a.keyword_span, |word| word.span);
             let value = a.number("a number of bytes", 0..=TOTAL_MAX << 20)?;
             c.object_size = (value > 0).then_some(Spanned { value, span });
             Ok(())
         })
         .spare(),
-        Entry::new("max-age", ONE, "Seconds for which a response is used at most", |c, a| {
+        Entry::new("max-age", ONE, "Longest time, in seconds, for which a stored response is used", |c, a| {
             c.max_age_s = seconds(a)?;
             Ok(())
         })
         .spare(),
-        Entry::new("process-vary", ONE, "Whether responses that vary by fields of the request are stored", |c, a| {
+        Entry::new("process-vary", ONE, "Whether responses with a Vary field are stored", |c, a| {
             let word = a.word("'on' or 'off'")?;
             match word.text.as_str() {
                 "on" => c.process_vary = true,
@@ -52,7 +52,7 @@ pub(crate) static TABLE: Table<CacheSection> = Table::new(
             Ok(())
         })
         .spare(),
-        Entry::new("max-secondary-entries", ONE, "Responses stored for one target that varies", |c, a| {
+        Entry::new("max-secondary-entries", ONE, "Number of variants stored for one target", |c, a| {
             c.secondary_entries = a.number("a number of responses", 1..=u32::MAX)? as usize;
             Ok(())
         })

@@ -201,15 +201,15 @@ const TABLES: &str = "tables are not sent to peers";
 pub(crate) static CRT_STORE: Table<CrtStore> = Table::new(
     "crt-store",
     &[&[
-        Keyword::<CrtStore>::new("crt-base", ONE, "Where certificates are", |s, a| {
+        Keyword::<CrtStore>::new("crt-base", ONE, "Directory of the store's certificates", |s, a| {
             s.crt_base = Some(PathBuf::from(a.text("a directory")?));
             Ok(())
         }),
-        Keyword::<CrtStore>::new("key-base", ONE, "Where keys are", |s, a| {
+        Keyword::<CrtStore>::new("key-base", ONE, "Directory of the store's keys", |s, a| {
             s.key_base = Some(PathBuf::from(a.text("a directory")?));
             Ok(())
         }),
-        Keyword::<CrtStore>::new("load", SOME, "A certificate from its parts", |s, a| {
+        Keyword::<CrtStore>::new("load", SOME, "Loads a certificate from its parts", |s, a| {
             let line = a.rest();
             s.loads.push(line);
             Ok(())
@@ -219,7 +219,7 @@ pub(crate) static CRT_STORE: Table<CrtStore> = Table::new(
 
 pub(crate) static HTTP_ERRORS: Table<HttpErrors> = Table::new(
     "http-errors",
-    &[&[Keyword::<HttpErrors>::new("errorfile", exactly(2), "What is sent for a status", |e, a| {
+    &[&[Keyword::<HttpErrors>::new("errorfile", exactly(2), "File that is sent for a status", |e, a| {
         let file = errorfile(a)?;
         e.files.push(file);
         Ok(())
@@ -232,17 +232,18 @@ static MAILERS: Table<()> = Table::new(
     "mailers",
     &[&[
         Keyword::accepted("mailer", exactly(2), "A mail server", MAILED),
-        Keyword::accepted("timeout mail", ONE, "Longest delivery", MAILED).spare(),
+        Keyword::accepted("timeout mail", ONE, "Time that the delivery of a mail may take", MAILED).spare(),
     ]],
 );
 
 const UNTRACED: &str = "nothing is traced";
 
-static TRACES: Table<()> = Table::new("traces", &[&[Keyword::accepted("trace", ANYTHING, "What is traced", UNTRACED)]]);
+static TRACES: Table<()> =
+    Table::new("traces", &[&[Keyword::accepted("trace", ANYTHING, "Events that are traced", UNTRACED)]]);
 
 /// Sections that are refused as a whole: their keywords are known, so that the manual's matrix is complete.
 const fn refused(name: &'static str, doc: &'static str) -> Keyword<()> {
-    Keyword::refused(name, doc, "its section is", "remove the section")
+    Keyword::refused(name, doc, "the whole section is refused", "remove the section")
 }
 
 pub(crate) static PROGRAM: Table<ExternalProgram> = Table::new(
@@ -289,67 +290,67 @@ static RING: Table<()> = Table::new(
     "ring",
     &[&[
         refused("description", "Free text"),
-        refused("format", "Format of its lines"),
-        refused("maxlen", "Longest line"),
-        refused("size", "Bytes kept"),
-        refused("server", "Where lines are sent"),
-        refused("default-server", "Settings of that server"),
-        refused("timeout connect", "Longest wait for it"),
-        refused("timeout server", "Longest silence of it"),
-        refused("backing-file", "The file that keeps it"),
-        refused("log-forward", "What fills it"),
+        refused("format", "Format of the ring's lines"),
+        refused("maxlen", "Longest line in the ring"),
+        refused("size", "Size of the ring, in bytes"),
+        refused("server", "Log server to which the ring's lines are sent"),
+        refused("default-server", "Default settings of the ring's servers"),
+        refused("timeout connect", "Connect timeout of the ring's server"),
+        refused("timeout server", "Longest inactivity of the ring's server"),
+        refused("backing-file", "File that keeps the ring across restarts"),
+        refused("log-forward", "Log lines that fill the ring"),
     ]],
 );
 
 static LOG_FORWARD: Table<()> = Table::new(
     "log-forward",
     &[&[
-        refused("bind", "Where syslog arrives over TCP"),
-        refused("dgram-bind", "Where syslog arrives over UDP"),
-        refused("log", "Where it goes"),
+        refused("bind", "Address for syslog over TCP"),
+        refused("dgram-bind", "Address for syslog over UDP"),
+        refused("log", "Log server to which lines are forwarded"),
         refused("backlog", "Number of connections that the system may queue"),
-        refused("maxconn", "Most connections"),
-        refused("timeout client", "Longest silence"),
-        refused("option assume-rfc6587-ntf", "Framing"),
-        refused("option dont-parse-log", "Lines go as they came"),
-        refused("option host", "What becomes of the host name"),
+        refused("maxconn", "Largest number of concurrent connections"),
+        refused("timeout client", "Longest inactivity of a connection"),
+        refused("option assume-rfc6587-ntf", "Accepts lines without RFC 6587's framing"),
+        refused("option dont-parse-log", "Forwards lines without parsing them"),
+        refused("option host", "What is done with the host name of a line"),
     ]],
 );
 
 static FCGI_APP: Table<()> = Table::new(
     "fcgi-app",
     &[&[
-        refused("acl", "Names a condition"),
-        refused("docroot", "Where scripts are"),
-        refused("index", "Script of a directory"),
-        refused("log-stderr", "Where its errors go"),
-        refused("pass-header", "Headers it may see"),
-        refused("path-info", "How paths are cut"),
-        refused("option get-values", "Asks for its limits"),
-        refused("option keep-conn", "Keeps connections"),
-        refused("option max-reqs", "Requests at a time"),
-        refused("option mpxs-conns", "Shares connections"),
-        refused("set-param", "A parameter"),
+        refused("acl", "Declares a named condition"),
+        refused("docroot", "Document root of the scripts"),
+        refused("index", "Script that serves a directory"),
+        refused("log-stderr", "Where the application's error output is logged"),
+        refused("pass-header", "Header fields that are passed on"),
+        refused("path-info", "Regular expression that splits the path"),
+        refused("option get-values", "Asks the application for its limits"),
+        refused("option keep-conn", "Keeps connections to the application"),
+        refused("option max-reqs", "Largest number of concurrent requests"),
+        refused("option mpxs-conns", "Multiplexes requests over a connection"),
+        refused("set-param", "Sets a parameter of the application"),
     ]],
 );
 
 static LOG_PROFILE: Table<()> = Table::new(
     "log-profile",
-    &[&[refused("log-tag", "The tag of syslog lines"), refused("on", "A step and its format")]],
+    &[&[refused("log-tag", "The tag of syslog lines"), refused("on", "Log format of one step")]],
 );
 
 static ACME: Table<()> = Table::new(
     "acme",
     &[&[
-        refused("account-key", "The account's key"),
-        refused("bits", "Size of RSA keys"),
-        refused("challenge", "How names are proved"),
-        refused("contact", "Whom to write"),
+        refused("account-key", "File of the account's key"),
+        refused("bits", "Size of RSA keys, in bits"),
+        refused("challenge", "Challenge by which names are proved"),
+        refused("contact", "Contact address of the account"),
         refused("curves", "Curve of ECDSA keys"),
-        refused("directory", "The authority"),
-        refused("keytype", "Kind of keys"),
-        refused("map", "Where tokens are kept"),
-        refused("reuse-key", "Keys are kept"),
+        refused("directory", "URL of the authority's directory"),
+        refused("keytype", "Type of keys"),
+        refused("map", "Map in which challenge tokens are kept"),
+        refused("reuse-key", "Reuses keys when certificates are renewed"),
     ]],
 );
 

@@ -1,5 +1,7 @@
 //! `server`, `default-server` and `server-template` (manual section 5.2).
 
+mod later;
+
 use crate::{
     address,
     args::{Args, Parsed, Reported},
@@ -18,7 +20,7 @@ use std::{sync::Arc, time::Duration};
 type Entry = Keyword<ServerSettings>;
 
 /// Every setting of a server.
-pub(crate) static TABLE: Table<ServerSettings> = Table::new("server", &[LOAD, CHECK, TLS, REACH]);
+pub(crate) static TABLE: Table<ServerSettings> = Table::new("server", &[LOAD, CHECK, TLS, REACH, later::KEYWORDS]);
 
 const LOAD: &[Entry] = &[
     Entry::new("weight", ONE, "The server's share of the load, 0 to 256", |s, a| {
@@ -65,7 +67,7 @@ const LOAD: &[Entry] = &[
         s.id = Some(a.number("a server's number", 1..=i32::MAX as u32)?);
         Ok(())
     }),
-    Entry::new("redir", ONE, "Requests are redirected to this prefix", |s, a| {
+    Entry::new("redir", ONE, "Redirects requests to this prefix", |s, a| {
         s.redir = Some(a.text("a prefix")?);
         Ok(())
     })
@@ -86,7 +88,7 @@ const LOAD: &[Entry] = &[
         s.pool_max_conn = a.number("a number of connections", -1..=i64::from(i32::MAX))?;
         Ok(())
     }),
-    Entry::new("pool-low-conn", ONE, "Idle connections each thread keeps", |s, a| {
+    Entry::new("pool-low-conn", ONE, "Number of idle connections that each thread keeps", |s, a| {
         s.pool_low_conn = a.number("a number of connections", 0..=i32::MAX as u32)?;
         Ok(())
     })
@@ -99,11 +101,6 @@ const LOAD: &[Entry] = &[
         s.guid = Some(a.guid()?);
         Ok(())
     }),
-    Entry::accepted("hash-key", ONE, "What places it on the hash ring", "its number does"),
-    Entry::accepted("strict-maxconn", NONE, "maxconn counts connections, not requests", "connections are counted"),
-    Entry::accepted("log-proto", ONE, "How a log server is spoken to", "logs go out over UDP and unix sockets"),
-    Entry::accepted("log-bufsize", ONE, "Buffer of a log server", "logs go out over UDP and unix sockets"),
-    Entry::accepted("shard", ONE, "Which keys a peer gets", "tables are not sent to peers"),
 ];
 
 const CHECK: &[Entry] = &[
@@ -161,12 +158,12 @@ const CHECK: &[Entry] = &[
         s.check.sni = Some(a.text("a host name")?);
         Ok(())
     }),
-    Entry::new("check-alpn", ONE, "Protocols the checks offer", |s, a| {
+    Entry::new("check-alpn", ONE, "Protocols that health checks offer by ALPN", |s, a| {
         s.check.alpn = Some(tls::protocols(a)?);
         Ok(())
     })
     .notice("checks speak HTTP/1 and offer what the server's own connections do"),
-    Entry::new("check-proto", ONE, "Protocol of the checks", |s, a| {
+    Entry::new("check-proto", ONE, "Protocol of health checks", |s, a| {
         s.check.proto = Some(a.choice("a protocol", &[("h1", "h1"), ("h2", "h2"), ("none", "none")])?.to_owned());
         Ok(())
     })
@@ -179,11 +176,6 @@ const CHECK: &[Entry] = &[
         s.check.send_proxy = false;
         Ok(())
     }),
-    Entry::accepted("check-reuse-pool", NONE, "Checks use idle connections", "each check opens its own"),
-    Entry::accepted("no-check-reuse-pool", NONE, "Checks open their own connections", "they always do"),
-    Entry::accepted("check-pool-conn-name", ONE, "Which idle connections checks use", "each check opens its own"),
-    Entry::accepted("healthcheck", ONE, "A healthcheck section", "those sections are not read"),
-    Entry::refused("check-via-socks4", "Checks go through a SOCKS4 proxy", NO_SOCKS, "remove it"),
     Entry::new("agent-check", NONE, "An agent on the server reports its load and state", |s, _| {
         s.agent_check = true;
         Ok(())
@@ -247,7 +239,6 @@ const CHECK: &[Entry] = &[
             Ok(())
         },
     ),
-    Entry::accepted("init-state", ONE, "Its state before the first check", "a server starts up until a check fails"),
 ];
 
 const TLS: &[Entry] = &[
@@ -268,12 +259,6 @@ const TLS: &[Entry] = &[
         s.tls_settings.verifyhost = Some(a.text("a host name")?);
         Ok(())
     }),
-    Entry::refused(
-        "no-verifyhost",
-        "Undoes 'verifyhost'",
-        "HAProxy's manual has it, HAProxy does not",
-        "leave 'verifyhost' out of the default-server",
-    ),
     Entry::new("ca-file", ONE, "Certificate authorities of the server", |s, a| {
         tls::ca_file(&mut s.tls_settings.conf, a)
     }),
@@ -288,19 +273,10 @@ const TLS: &[Entry] = &[
         s.tls_settings.sni = Some(Line { words: vec![word], span: a.span });
         Ok(())
     }),
-    Entry::accepted("sni-auto", NONE, "The name asked for is the request's", "write 'sni req.hdr(host)'"),
-    Entry::accepted("no-sni-auto", NONE, "Undoes 'sni-auto'", "names are only sent by 'sni'"),
     Entry::new("alpn", ONE, "Protocols offered to the server", |s, a| tls::alpn(&mut s.tls_settings.conf, a)),
-    Entry::accepted("npn", ONE, "Protocols offered by NPN", "NPN is gone from TLS; write 'alpn'"),
     Entry::new("ciphers", ONE, "TLS 1.2 ciphers", |s, a| tls::ciphers(&mut s.tls_settings.conf, a)),
     Entry::new("ciphersuites", ONE, "TLS 1.3 cipher suites", |s, a| tls::ciphersuites(&mut s.tls_settings.conf, a)),
     Entry::new("curves", ONE, "Groups for the key exchange", |s, a| tls::curves(&mut s.tls_settings.conf, a)),
-    Entry::accepted("sigalgs", ONE, "Signature algorithms", "the TLS library's own set is used"),
-    Entry::accepted("client-sigalgs", ONE, "Signature algorithms of ours", "the TLS library's own set is used"),
-    Entry::accepted("allow-0rtt", NONE, "TLS 1.3 early data", "early data is not sent to servers"),
-    Entry::refused("force-sslv3", "SSL 3.0 only", tls::OLD_TLS, tls::NEWER_TLS),
-    Entry::refused("force-tlsv10", "TLS 1.0 only", tls::OLD_TLS, tls::NEWER_TLS),
-    Entry::refused("force-tlsv11", "TLS 1.1 only", tls::OLD_TLS, tls::NEWER_TLS),
     Entry::new("force-tlsv12", NONE, "TLS 1.2 only", |s, _| tls::force(&mut s.tls_settings.conf, TlsVersion::Tls12)),
     Entry::new("force-tlsv13", NONE, "TLS 1.3 only", |s, _| tls::force(&mut s.tls_settings.conf, TlsVersion::Tls13)),
     Entry::new("no-sslv3", NONE, "Not SSL 3.0", |s, _| tls::without(&mut s.tls_settings.conf, TlsVersion::Ssl3)),
@@ -326,9 +302,6 @@ const TLS: &[Entry] = &[
         s.tls_settings.conf.no_tls_tickets = true;
         Ok(())
     }),
-    Entry::accepted("renegotiate", NONE, "It may renegotiate", "TLS renegotiation does not exist here"),
-    Entry::accepted("no-renegotiate", NONE, "It may not renegotiate", "TLS renegotiation does not exist here"),
-    Entry::accepted("ktls", ONE, "The kernel encrypts", "records are encrypted in the process"),
 ];
 
 const REACH: &[Entry] = &[
@@ -372,7 +345,6 @@ const REACH: &[Entry] = &[
         }
         Ok(())
     }),
-    Entry::accepted("set-proxy-v2-tlv-fmt", ANYTHING, "Adds a field to the PROXY header", "no field is added"),
     Entry::new("proto", ONE, "The protocol, without negotiation", |s, a| {
         s.proto = Some(a.choice("a protocol", &[("h1", "h1"), ("h2", "h2"), ("none", "none")])?.to_owned());
         Ok(())
@@ -386,12 +358,6 @@ const REACH: &[Entry] = &[
         s.source = Some(source(a)?);
         Ok(())
     }),
-    Entry::refused(
-        "usesrc",
-        "The client's address as source",
-        "it belongs to 'source'",
-        "write it after 'source ADDR'",
-    ),
     Entry::new("resolvers", ONE, "The 'resolvers' section that resolves the server's name at run time", |s, a| {
         s.resolvers = Some(a.word("the name of a resolvers section")?.clone());
         Ok(())
@@ -400,8 +366,6 @@ const REACH: &[Entry] = &[
         s.resolve_prefer_ipv4 = Some(a.choice("a family", &[("ipv4", true), ("ipv6", false)])?);
         Ok(())
     }),
-    Entry::accepted("resolve-opts", ONE, "How several answers are used", "the first answer is used"),
-    Entry::accepted("resolve-net", ONE, "Networks whose addresses are preferred", "the first answer is used"),
     Entry::new("init-addr", ONE, "Where the server's address comes from at start", |s, a| {
         let word = a.word("a list of methods")?;
         s.init_addr.clear();
@@ -432,22 +396,7 @@ const REACH: &[Entry] = &[
         s.tfo = false;
         Ok(())
     }),
-    Entry::refused(
-        "namespace",
-        "Connects from another network namespace",
-        "namespaces are not entered",
-        "start a process in that namespace",
-    ),
-    Entry::refused("socks4", "Connections go through a SOCKS4 proxy", NO_SOCKS, "remove it"),
-    Entry::accepted("pp2-tlv", ONE, "Adds a field to the PROXY header", "no field is added"),
-    Entry::accepted("idle-ping", ONE, "Pings idle HTTP/2 servers", "idle connections are closed by their timeout"),
-    Entry::accepted("tcp-md5sig", ONE, "Signs TCP segments", "segments are not signed"),
-    Entry::accepted("cc", ONE, "Congestion control of TCP", "the system's own is used"),
-    Entry::accepted("pool-conn-name", ONE, "Which idle connections fit", "the name in 'sni' decides"),
-    Entry::accepted("no-pool-conn-name", NONE, "Undoes it", "the name in 'sni' decides"),
 ];
-
-const NO_SOCKS: &str = "SOCKS proxies are not spoken to";
 
 fn interval(args: &mut Args<'_>) -> Parsed<Duration> {
     let word = args.peek();

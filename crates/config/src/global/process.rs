@@ -133,8 +133,13 @@ pub(super) const KEYWORDS: &[Entry] = &[
         Ok(())
     })
     .spare(),
-    Entry::accepted("close-spread-time", ONE, "Idle connections are closed over this time", "they are closed at once")
-        .spare(),
+    Entry::accepted(
+        "close-spread-time",
+        ONE,
+        "Period over which a stopping process closes its idle connections",
+        "idle connections are closed at once",
+    )
+    .spare(),
     Entry::new("stats-file", ONE, "A file from 'dump stats-file' with the values at which counters start", |g, a| {
         g.stats_file = Some(a.path("a file")?);
         Ok(())
@@ -171,7 +176,7 @@ pub(super) const KEYWORDS: &[Entry] = &[
             Ok(())
         },
     ),
-    Entry::new("h1-case-adjust", exactly(2), "The letter case of a header's name", |g, a| {
+    Entry::new("h1-case-adjust", exactly(2), "Letter case in which one header field's name is sent", |g, a| {
         let (from, to) = (a.word("a header's name in lower case")?, a.word("the name as sent")?);
         if !from.text.eq_ignore_ascii_case(&to.text) {
             return a.wrong(
@@ -183,16 +188,27 @@ pub(super) const KEYWORDS: &[Entry] = &[
         g.h1_case_adjust.push((from.text.clone(), to.text.clone()));
         Ok(())
     })
-    .notice("names of header fields keep the case they came in"),
-    Entry::accepted("h1-case-adjust-file", ONE, "A file of such names", "write 'h1-case-adjust' lines"),
+    .notice("names of header fields keep the case in which they were received"),
+    Entry::accepted(
+        "h1-case-adjust-file",
+        ONE,
+        "A file with the letter case of header field names",
+        "write 'h1-case-adjust' lines",
+    ),
     Entry::new("expose-experimental-directives", NONE, "Allows experimental keywords", |g, _| {
         g.experimental = true;
         Ok(())
     })
     .spare(),
-    Entry::accepted("expose-deprecated-directives", NONE, "Deprecated keywords may be used", "none is held back"),
-    Entry::accepted("set-dumpable", between(0, 1), "Core dumps after a change of user", "the system decides").no(),
-    Entry::accepted("quiet", NONE, "No messages at start", "use the command line's -q").spare(),
+    Entry::accepted(
+        "expose-deprecated-directives",
+        NONE,
+        "Allows deprecated keywords",
+        "deprecated keywords are always allowed",
+    ),
+    Entry::accepted("set-dumpable", between(0, 1), "Allows core dumps after a change of user", "the system decides")
+        .no(),
+    Entry::accepted("quiet", NONE, "Suppresses messages at startup", "use the command line's -q").spare(),
     Entry::new("zero-warning", NONE, "The process does not start if there are warnings", |g, _| {
         g.zero_warning = true;
         Ok(())
@@ -205,22 +221,32 @@ pub(super) const KEYWORDS: &[Entry] = &[
     Entry::accepted(
         "insecure-setuid-wanted",
         NONE,
-        "Programs may gain rights",
+        "Lets external programs gain privileges",
         "the programs of checks never gain any",
     ),
     Entry::new("mworker-max-reloads", ONE, "Number of reloads that an old worker survives", |g, a| {
         g.mworker_max_reloads = Some(a.number("a number of reloads", 0..=i32::MAX as u32)?);
         Ok(())
     }),
-    Entry::accepted("numa-cpu-mapping", NONE, "Threads stay on one NUMA node", "use 'cpu-map'").spare().no(),
-    Entry::accepted("cpu-set", SOME, "Which CPUs are used", "use 'cpu-map'"),
-    Entry::accepted("cpu-policy", SOME, "How CPUs are chosen", "use 'cpu-map'"),
-    Entry::accepted("thread-groups", ONE, "Number of groups of threads", "all threads are one group"),
-    Entry::accepted("thread-group", SOME, "Which threads are a group", "all threads are one group"),
-    Entry::accepted("thread-hard-limit", ONE, "Most threads", "use 'nbthread'"),
-    Entry::accepted("unix-bind", SOME, "Settings of unix sockets", "give them on the 'bind' lines"),
-    Entry::accepted("cluster-secret", ONE, "A secret shared by machines", "nothing is derived from it yet"),
-    Entry::accepted("pp2-never-send-local", NONE, "Checks send PROXY headers too", "checks send LOCAL headers"),
+    Entry::accepted("numa-cpu-mapping", NONE, "Binds threads to one NUMA node", "use 'cpu-map'").spare().no(),
+    Entry::accepted("cpu-set", SOME, "The CPUs that threads may use", "use 'cpu-map'"),
+    Entry::accepted("cpu-policy", SOME, "Policy by which CPUs are chosen for threads", "use 'cpu-map'"),
+    Entry::accepted("thread-groups", ONE, "Number of thread groups", "all threads are one group"),
+    Entry::accepted("thread-group", SOME, "The threads that form a group", "all threads are one group"),
+    Entry::accepted("thread-hard-limit", ONE, "Upper limit of the number of threads", "use 'nbthread'"),
+    Entry::accepted("unix-bind", SOME, "Default settings of listening unix sockets", "give them on the 'bind' lines"),
+    Entry::accepted(
+        "cluster-secret",
+        ONE,
+        "A secret shared by the machines of a cluster",
+        "nothing is derived from it yet",
+    ),
+    Entry::accepted(
+        "pp2-never-send-local",
+        NONE,
+        "Sends PROXY rather than LOCAL headers in health checks",
+        "health checks send LOCAL headers",
+    ),
     Entry::new("external-check", between(0, 1), "Servers may be checked by programs", |g, a| {
         // Of a later version: the program gets the environment of the process too.
         let preserve = match a.take() {
@@ -236,13 +262,13 @@ pub(super) const KEYWORDS: &[Entry] = &[
     Entry::accepted(
         "h1-accept-payload-with-any-method",
         NONE,
-        "GET and its like may have a body",
-        "they may in any case",
+        "Accepts a body with methods such as GET",
+        "such bodies are always accepted",
     ),
     Entry::accepted(
         "h1-do-not-close-on-insecure-transfer-encoding",
         NONE,
-        "Transfer-Encoding with Content-Length may go on",
+        "Keeps connections whose messages have both Transfer-Encoding and Content-Length",
         "such connections are closed",
     ),
     Entry::new(
@@ -254,22 +280,52 @@ pub(super) const KEYWORDS: &[Entry] = &[
             Ok(())
         },
     ),
-    Entry::accepted("httpclient.resolvers.id", ONE, "Who resolves for the HTTP client", NO_CLIENT),
-    Entry::accepted("httpclient.resolvers.prefer", ONE, "Which family it prefers", NO_CLIENT),
-    Entry::accepted("httpclient.resolvers.disabled", ONE, "It resolves no names", NO_CLIENT),
-    Entry::accepted("httpclient.retries", ONE, "How often it tries", NO_CLIENT),
-    Entry::accepted("httpclient.ssl.ca-file", ONE, "Its certificate authorities", NO_CLIENT),
-    Entry::accepted("httpclient.ssl.verify", between(0, 1), "Whether it verifies", NO_CLIENT),
-    Entry::accepted("httpclient.timeout.connect", ONE, "Its longest wait", NO_CLIENT),
-    Entry::accepted("dns-accept-family", ONE, "Families of addresses used", "use 'resolve-prefer' on servers"),
-    Entry::accepted("harden.reject-privileged-ports.tcp", ONE, "Clients from ports below 1024", "all are served"),
-    Entry::accepted("harden.reject-privileged-ports.quic", ONE, "Clients from ports below 1024", "all are served"),
-    Entry::accepted("force-cfg-parser-pause", ONE, "A pause while reading", "reading takes milliseconds"),
-    Entry::accepted("warn-blocked-traffic-after", ONE, "When slow work is reported", "the watchdog's own time counts"),
-    Entry::accepted("anonkey", ONE, "Key that names are hidden with", "dumps are not anonymised"),
-    Entry::accepted("limited-quic", NONE, "QUIC with a limited library", "QUIC is not served"),
-    Entry::accepted("no-quic", NONE, "No QUIC", "QUIC is not served"),
-    Entry::accepted("presetenv-file", ONE, "Variables from a file", "use 'presetenv'"),
+    Entry::accepted("httpclient.resolvers.id", ONE, "The resolvers section that the HTTP client uses", NO_CLIENT),
+    Entry::accepted("httpclient.resolvers.prefer", ONE, "Address family that the HTTP client prefers", NO_CLIENT),
+    Entry::accepted("httpclient.resolvers.disabled", ONE, "Disables name resolution in the HTTP client", NO_CLIENT),
+    Entry::accepted("httpclient.retries", ONE, "Number of attempts of the HTTP client", NO_CLIENT),
+    Entry::accepted("httpclient.ssl.ca-file", ONE, "Certificate authorities that the HTTP client trusts", NO_CLIENT),
+    Entry::accepted(
+        "httpclient.ssl.verify",
+        between(0, 1),
+        "Whether the HTTP client verifies servers' certificates",
+        NO_CLIENT,
+    ),
+    Entry::accepted("httpclient.timeout.connect", ONE, "Connect timeout of the HTTP client", NO_CLIENT),
+    Entry::accepted("dns-accept-family", ONE, "Address families accepted from DNS", "use 'resolve-prefer' on servers"),
+    Entry::accepted(
+        "harden.reject-privileged-ports.tcp",
+        ONE,
+        "Rejects clients whose source port is below 1024",
+        "all are served",
+    ),
+    Entry::accepted(
+        "harden.reject-privileged-ports.quic",
+        ONE,
+        "Rejects clients whose source port is below 1024",
+        "all are served",
+    ),
+    Entry::accepted(
+        "force-cfg-parser-pause",
+        ONE,
+        "Pauses while the configuration is read",
+        "the configuration is read without pauses",
+    ),
+    Entry::accepted(
+        "warn-blocked-traffic-after",
+        ONE,
+        "Time after which blocked traffic is reported",
+        "the watchdog's own time counts",
+    ),
+    Entry::accepted("anonkey", ONE, "Key with which dumps hide names and addresses", "dumps are not anonymised"),
+    Entry::accepted(
+        "limited-quic",
+        NONE,
+        "Enables QUIC with a TLS library that supports it only in part",
+        "QUIC is not served",
+    ),
+    Entry::accepted("no-quic", NONE, "Disables QUIC", "QUIC is not served"),
+    Entry::accepted("presetenv-file", ONE, "Sets environment variables from a file", "use 'presetenv'"),
     lua("lua-load"),
     lua("lua-load-per-thread"),
     lua("lua-prepend-path"),
@@ -318,8 +374,8 @@ pub(super) const LIMITS: &[Entry] = &[
         g.max_spread_checks = Some(a.time("a time")?);
         Ok(())
     }),
-    Entry::accepted("fd-hard-limit", ONE, "Most file descriptors", "use 'ulimit-n'"),
-    Entry::accepted("maxsslconn", ONE, "Most TLS connections", "'maxconn' bounds them all"),
+    Entry::accepted("fd-hard-limit", ONE, "Upper limit of the process's file descriptors", "use 'ulimit-n'"),
+    Entry::accepted("maxsslconn", ONE, "Largest number of concurrent TLS connections", "'maxconn' bounds them all"),
     Entry::new("maxconnrate", ONE, "Largest number of new connections per second", |g, a| {
         g.maxconnrate = a.number("a number a second", 0..=u32::MAX)?;
         Ok(())
@@ -345,10 +401,15 @@ pub(super) const LIMITS: &[Entry] = &[
         g.maxzlibmem = a.number("a number of megabytes", 0..=u32::MAX)?;
         Ok(())
     }),
-    Entry::accepted("maxpipes", ONE, "Most pipes", "data passes through the worker's own buffers"),
+    Entry::accepted(
+        "maxpipes",
+        ONE,
+        "Largest number of pipes used for splicing",
+        "data passes through the worker's own buffers",
+    ),
 ];
 
-const NO_CLIENT: &str = "there is no HTTP client inside";
+const NO_CLIENT: &str = "there is no internal HTTP client";
 
 const fn lua(name: &'static str) -> Entry {
     Entry::refused(

@@ -23,7 +23,12 @@ pub(super) const KEYWORDS: &[Entry] = &[
         a.around.ca_base = Some(base);
         Ok(())
     }),
-    Entry::accepted("key-base", ONE, "The directory of keys with relative paths", "keys stand beside certificates"),
+    Entry::accepted(
+        "key-base",
+        ONE,
+        "Directory of private keys given by relative paths",
+        "keys stand beside certificates",
+    ),
     Entry::new("ssl-default-bind-ciphers", ONE, "TLS 1.2 ciphers of 'bind' lines", |g, a| {
         g.tls_bind.ciphers = Some(a.spanned("a list of ciphers")?);
         Ok(())
@@ -40,7 +45,12 @@ pub(super) const KEYWORDS: &[Entry] = &[
         options(&mut g.tls_bind, a)
     }),
     Entry::accepted("ssl-default-bind-sigalgs", ONE, "Signature algorithms", "the TLS library's own order is used"),
-    Entry::accepted("ssl-default-bind-client-sigalgs", ONE, "Those of clients", "the TLS library's own set is used"),
+    Entry::accepted(
+        "ssl-default-bind-client-sigalgs",
+        ONE,
+        "Signature algorithms accepted in clients' certificates",
+        "the TLS library's own set is used",
+    ),
     Entry::new("ssl-default-server-ciphers", ONE, "TLS 1.2 ciphers of servers", |g, a| {
         g.tls_server.ciphers = Some(a.spanned("a list of ciphers")?);
         Ok(())
@@ -57,7 +67,12 @@ pub(super) const KEYWORDS: &[Entry] = &[
         options(&mut g.tls_server, a)
     }),
     Entry::accepted("ssl-default-server-sigalgs", ONE, "Signature algorithms", "the TLS library's own set is used"),
-    Entry::accepted("ssl-default-server-client-sigalgs", ONE, "Ours", "the TLS library's own set is used"),
+    Entry::accepted(
+        "ssl-default-server-client-sigalgs",
+        ONE,
+        "Signature algorithms of client certificates sent to servers",
+        "the TLS library's own set is used",
+    ),
     Entry::new("ssl-server-verify", ONE, "Whether servers' certificates are verified", |g, a| {
         let choices = [("none", Verify::None), ("required", Verify::Required)];
         g.ssl_server_verify = Some(a.choice("a way to verify", &choices)?);
@@ -114,9 +129,10 @@ pub(super) const KEYWORDS: &[Entry] = &[
         g.crypto.ssl_provider = Some(a.spanned("a provider's name")?);
         Ok(())
     }),
-    Entry::accepted("ssl-provider-path", ONE, "Where OpenSSL finds providers", "engines are part of this program")
+    Entry::accepted("ssl-provider-path", ONE, "Directory of OpenSSL's providers", "engines are part of this program")
         .spare(),
-    Entry::accepted("ssl-propquery", ONE, "What OpenSSL asks providers", "engines are part of this program").spare(),
+    Entry::accepted("ssl-propquery", ONE, "Property query for OpenSSL's providers", "engines are part of this program")
+        .spare(),
     Entry::new("tune.crypto.engine", ONE, "The engine, by this program's own names", |g, a| {
         let names = ["native", "sw", "hw", "hw+sw", "auto"].map(|n| (n, ()));
         let word = a.peek().map(|w| w.span);
@@ -152,27 +168,57 @@ pub(super) const KEYWORDS: &[Entry] = &[
             Ok(())
         },
     ),
-    Entry::accepted("ssl-dh-param-file", ONE, "Parameters of finite-field Diffie-Hellman", NO_DHE),
-    Entry::accepted("tune.ssl.default-dh-param", ONE, "Size of those parameters", NO_DHE),
-    Entry::accepted("issuers-chain-path", ONE, "Where missing issuers are", "put whole chains into the files"),
-    Entry::accepted("ssl-skip-self-issued-ca", NONE, "Roots are not sent", "chains are sent as the files have them")
-        .spare(),
+    Entry::accepted("ssl-dh-param-file", ONE, "File of parameters for finite-field Diffie-Hellman", NO_DHE),
+    Entry::accepted(
+        "tune.ssl.default-dh-param",
+        ONE,
+        "Size of the parameters for finite-field Diffie-Hellman, in bits",
+        NO_DHE,
+    ),
+    Entry::accepted(
+        "issuers-chain-path",
+        ONE,
+        "Directory of issuers that complete certificate chains",
+        "put whole chains into the files",
+    ),
+    Entry::accepted(
+        "ssl-skip-self-issued-ca",
+        NONE,
+        "Leaves self-issued authorities out of the chain that is sent",
+        "chains are sent as the files have them",
+    )
+    .spare(),
     Entry::accepted("ssl-security-level", ONE, "OpenSSL's security level", "weak algorithms do not exist here"),
-    Entry::accepted("ssl-passphrase-cmd", SOME, "Who knows keys' passphrases", "keys are read unencrypted"),
-    Entry::accepted("ssl-f-use", SOME, "Certificates of a crt-store", "name them on 'bind' lines"),
-    Entry::accepted("ocsp-update.disable", ONE, "OCSP answers are not fetched", NO_OCSP),
-    Entry::accepted("ocsp-update.httpproxy", ONE, "Through which proxy they are fetched", NO_OCSP),
-    Entry::accepted("ocsp-update.maxdelay", ONE, "How often at least", NO_OCSP),
-    Entry::accepted("ocsp-update.mindelay", ONE, "How often at most", NO_OCSP),
-    Entry::accepted("ocsp-update.mode", ONE, "For which certificates", NO_OCSP),
-    Entry::accepted("tune.ssl.ocsp-update.maxdelay", ONE, "How often at least", NO_OCSP),
-    Entry::accepted("tune.ssl.ocsp-update.mindelay", ONE, "How often at most", NO_OCSP),
-    Entry::accepted("acme.scheduler", ONE, "When certificates are fetched", "use an ACME client"),
-    Entry::accepted("jwt.decrypt_alg_list", ONE, "Algorithms of encrypted tokens", "tokens are not decrypted"),
+    Entry::accepted(
+        "ssl-passphrase-cmd",
+        SOME,
+        "Program that supplies the passphrases of private keys",
+        "keys are read unencrypted",
+    ),
+    Entry::accepted(
+        "ssl-f-use",
+        SOME,
+        "A certificate of a crt-store for all 'bind' lines that use it",
+        "name them on 'bind' lines",
+    ),
+    Entry::accepted("ocsp-update.disable", ONE, "Disables the fetching of OCSP responses", NO_OCSP),
+    Entry::accepted("ocsp-update.httpproxy", ONE, "HTTP proxy through which OCSP responses are fetched", NO_OCSP),
+    Entry::accepted("ocsp-update.maxdelay", ONE, "Longest time between updates of OCSP responses", NO_OCSP),
+    Entry::accepted("ocsp-update.mindelay", ONE, "Shortest time between updates of OCSP responses", NO_OCSP),
+    Entry::accepted("ocsp-update.mode", ONE, "Certificates whose OCSP responses are fetched", NO_OCSP),
+    Entry::accepted("tune.ssl.ocsp-update.maxdelay", ONE, "Longest time between updates of OCSP responses", NO_OCSP),
+    Entry::accepted("tune.ssl.ocsp-update.mindelay", ONE, "Shortest time between updates of OCSP responses", NO_OCSP),
+    Entry::accepted("acme.scheduler", ONE, "When the ACME client runs", "use an ACME client"),
+    Entry::accepted(
+        "jwt.decrypt_alg_list",
+        ONE,
+        "Algorithms accepted in encrypted JSON Web Tokens",
+        "tokens are not decrypted",
+    ),
 ];
 
 const NO_DHE: &str = "only elliptic curves and ML-KEM exchange keys here";
-const NO_OCSP: &str = "staples are read from files";
+const NO_OCSP: &str = "OCSP responses are read from files";
 
 /// `no-tlsv10 ssl-min-ver TLSv1.2 no-tls-tickets...`.
 fn options(defaults: &mut TlsDefaults, args: &mut Args<'_>) -> Parsed {

@@ -24,7 +24,7 @@ pub(super) const KEYWORDS: &[Entry] = &[
     })
     .spare()
     .at(BACK),
-    Entry::new("hash-preserve-affinity", ONE, "Which hashed servers keep their clients when full", |_, a| {
+    Entry::new("hash-preserve-affinity", ONE, "Whether a full server keeps the clients that hash to it", |_, a| {
         a.choice("a policy", &[("always", ()), ("maxconn", ()), ("maxqueue", ())])
     })
     .at(BACK)
@@ -37,21 +37,21 @@ pub(super) const KEYWORDS: &[Entry] = &[
         "use 'cookie NAME insert indirect nocache'",
     )
     .at(BACK),
-    Entry::new("dynamic-cookie-key", ONE, "The secret from which cookie values of servers are made", |d, a| {
+    Entry::new("dynamic-cookie-key", ONE, "Secret from which servers' cookie values are derived", |d, a| {
         d.proxy.dynamic_cookie_key = Some(a.text("a secret")?);
         Ok(())
     })
     .spare()
     .at(BACK)
     .notice("give each server its cookie"),
-    Entry::new("persist rdp-cookie", between(0, 1), "RDP's cookie names the server", |_, _| Ok(()))
+    Entry::new("persist rdp-cookie", between(0, 1), "Persistence by the cookie of RDP", |_, _| Ok(()))
         .spare()
         .at(BACK)
         .notice("RDP cookies are not read"),
     Entry::new(
         "max-keep-alive-queue",
         ONE,
-        "Queue length at which a client's connection may change servers",
+        "Queue length above which a kept connection may go to another server",
         |_, a| a.number("a number of requests", -1..=i64::from(i32::MAX)).map(drop),
     )
     .spare()

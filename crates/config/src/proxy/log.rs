@@ -54,8 +54,13 @@ pub(super) const KEYWORDS: &[Entry] = &[
     })
     .spare()
     .at(ALL),
-    Entry::refused("log-steps", "At which steps lines are logged", "log profiles are not supported", "remove it")
-        .at(FRONT),
+    Entry::refused(
+        "log-steps",
+        "Steps of a transaction that are logged",
+        "log profiles are not supported",
+        "remove it",
+    )
+    .at(FRONT),
 ];
 
 const FACILITIES: &[&str] = &[

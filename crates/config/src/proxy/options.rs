@@ -17,7 +17,7 @@ pub(super) const KEYWORDS: &[Entry] = &[
     flag("option allbackups", BACK, "All backup servers are used, not only the first", |d, a| {
         set(d, a, |o| &mut o.allbackups)
     }),
-    flag("option checkcache", BACK, "Responses that a cache could share with their cookie are blocked", |d, a| {
+    flag("option checkcache", BACK, "Blocks responses whose cookie a shared cache could store", |d, a| {
         set(d, a, |o| &mut o.checkcache)
     })
     .notice("responses are not searched for cookies that a cache could share"),
@@ -28,7 +28,7 @@ pub(super) const KEYWORDS: &[Entry] = &[
         d.proxy.options.srvtcpka = true;
         Ok(())
     }),
-    flag("option contstats", FRONT, "Counters grow during a transfer, not at its end", |d, a| {
+    flag("option contstats", FRONT, "Updates counters during a transfer, not only at its end", |d, a| {
         set(d, a, |o| &mut o.contstats)
     })
     .notice("counters follow each message"),
@@ -48,17 +48,17 @@ pub(super) const KEYWORDS: &[Entry] = &[
         "Connections that close without a request are neither answered nor logged",
         |d, a| set(d, a, |o| &mut o.http_ignore_probes),
     ),
-    flag("option http-no-delay", ALL, "Nothing is held back to fill packets", |d, a| {
+    flag("option http-no-delay", ALL, "Sends data at once instead of filling packets", |d, a| {
         set(d, a, |o| &mut o.http_no_delay)
     })
-    .notice("nothing is held back in any case"),
+    .notice("nothing is ever held back"),
     flag(
         "option http-pretend-keepalive",
         BACK,
         "The server's connection is closed without announcing it in the request",
         |d, a| set(d, a, |o| &mut o.http_pretend_keepalive),
     ),
-    flag("option http-use-proxy-header", FRONT, "Proxy-Connection in place of Connection", |d, a| {
+    flag("option http-use-proxy-header", FRONT, "Reads Proxy-Connection instead of Connection", |d, a| {
         set(d, a, |o| &mut o.http_use_proxy_header)
     })
     .notice("the Connection header is used"),
@@ -68,9 +68,12 @@ pub(super) const KEYWORDS: &[Entry] = &[
         "In a soft stop, an idle connection is closed after its next response",
         |d, a| set(d, a, |o| &mut o.idle_close_on_response),
     ),
-    flag("option independent-streams", ALL, "Reading does not refresh the timeout of writing", |d, a| {
-        set(d, a, |o| &mut o.independent_streams)
-    })
+    flag(
+        "option independent-streams",
+        ALL,
+        "Lets activity in one direction not refresh the other's timeout",
+        |d, a| set(d, a, |o| &mut o.independent_streams),
+    )
     .notice("data in either direction keeps a stream alive"),
     flag("option log-health-checks", BACK, "Each change of a check's result is logged", |d, a| {
         set(d, a, |o| &mut o.log_health_checks)
@@ -81,7 +84,7 @@ pub(super) const KEYWORDS: &[Entry] = &[
     flag("option logasap", FRONT, "The log line is written as soon as the response's head is known", |d, a| {
         set(d, a, |o| &mut o.logasap)
     }),
-    flag("option nolinger", ALL, "Connections are closed by a reset", |d, a| set(d, a, |o| &mut o.nolinger))
+    flag("option nolinger", ALL, "Closes connections with a reset", |d, a| set(d, a, |o| &mut o.nolinger))
         .notice("connections are closed in the ordinary way"),
     flag("option persist", BACK, "A cookie's server is used even when it is down", |d, a| {
         set(d, a, |o| &mut o.persist)
@@ -95,55 +98,73 @@ pub(super) const KEYWORDS: &[Entry] = &[
     flag("option socket-stats", FRONT, "Counters for each listening address", |d, a| {
         set(d, a, |o| &mut o.socket_stats)
     }),
-    flag("option splice-auto", ALL, "The kernel moves data between sockets", |d, a| set(d, a, |o| &mut o.splice_auto))
-        .notice("data passes through the worker's own buffers"),
-    flag("option splice-request", ALL, "The same for requests", |d, a| set(d, a, |o| &mut o.splice_auto))
-        .notice("data passes through the worker's own buffers"),
-    flag("option splice-response", ALL, "The same for responses", |d, a| set(d, a, |o| &mut o.splice_auto))
-        .notice("data passes through the worker's own buffers"),
-    flag("option tcp-smart-accept", FRONT, "The first acknowledgement waits for data", |d, a| {
+    flag("option splice-auto", ALL, "Splices data between sockets in both directions", |d, a| {
+        set(d, a, |o| &mut o.splice_auto)
+    })
+    .notice("data passes through the worker's own buffers"),
+    flag("option splice-request", ALL, "Splices the data of requests between sockets", |d, a| {
+        set(d, a, |o| &mut o.splice_auto)
+    })
+    .notice("data passes through the worker's own buffers"),
+    flag("option splice-response", ALL, "Splices the data of responses between sockets", |d, a| {
+        set(d, a, |o| &mut o.splice_auto)
+    })
+    .notice("data passes through the worker's own buffers"),
+    flag("option tcp-smart-accept", FRONT, "Delays the first acknowledgement until there is data", |d, a| {
         set(d, a, |o| &mut o.tcp_smart_accept)
     })
     .notice("acknowledgements are left to the system"),
-    flag("option tcp-smart-connect", BACK, "The first acknowledgement carries the request", |d, a| {
+    flag("option tcp-smart-connect", BACK, "Sends the request with the handshake's last acknowledgement", |d, a| {
         set(d, a, |o| &mut o.tcp_smart_connect)
     })
     .notice("acknowledgements are left to the system"),
-    flag("option transparent", BACK, "Without a server, connections go to their original address", |d, a| {
-        set(d, a, |o| &mut o.transparent)
-    })
+    flag(
+        "option transparent",
+        BACK,
+        "Forwards connections to their original destination where there is no server",
+        |d, a| set(d, a, |o| &mut o.transparent),
+    )
     .notice(NO_TRANSPARENT),
     Entry::new("transparent", NONE, "Old form of 'option transparent'", |d, a| set(d, a, |o| &mut o.transparent))
         .at(BACK)
         .notice(NO_TRANSPARENT),
-    flag("option accept-invalid-http-request", FRONT, "Some malformed requests pass", |d, a| {
+    flag("option accept-invalid-http-request", FRONT, "Accepts some malformed requests", |d, a| {
         set(d, a, |o| &mut o.accept_invalid_http_request)
     })
-    .notice("malformed requests are always refused; malformed means a way to smuggle"),
-    flag("option accept-invalid-http-response", BACK, "Some malformed responses pass", |d, a| {
+    .notice("malformed requests are always refused, since they can be used for request smuggling"),
+    flag("option accept-invalid-http-response", BACK, "Accepts some malformed responses", |d, a| {
         set(d, a, |o| &mut o.accept_invalid_http_response)
     })
-    .notice("malformed responses are always refused; malformed means a way to smuggle"),
-    flag("option accept-unsafe-violations-in-http-request", FRONT, "Some malformed requests pass", |d, a| {
+    .notice("malformed responses are always refused, since they can be used for response splitting"),
+    flag("option accept-unsafe-violations-in-http-request", FRONT, "Accepts some malformed requests", |d, a| {
         set(d, a, |o| &mut o.accept_invalid_http_request)
     })
-    .notice("malformed requests are always refused; malformed means a way to smuggle"),
-    flag("option accept-unsafe-violations-in-http-response", BACK, "Some malformed responses pass", |d, a| {
+    .notice("malformed requests are always refused, since they can be used for request smuggling"),
+    flag("option accept-unsafe-violations-in-http-response", BACK, "Accepts some malformed responses", |d, a| {
         set(d, a, |o| &mut o.accept_invalid_http_response)
     })
-    .notice("malformed responses are always refused; malformed means a way to smuggle"),
-    flag("option disable-h2-upgrade", FRONT, "HTTP/2 is not recognised by its preface on clear text", |d, a| {
-        set(d, a, |o| &mut o.disable_h2_upgrade)
-    })
+    .notice("malformed responses are always refused, since they can be used for response splitting"),
+    flag(
+        "option disable-h2-upgrade",
+        FRONT,
+        "Does not recognise HTTP/2 by its preface on clear-text connections",
+        |d, a| set(d, a, |o| &mut o.disable_h2_upgrade),
+    )
     .notice("HTTP/2 is known by its preface in any case"),
-    flag("option h1-case-adjust-bogus-client", FRONT, "Header names get the letter case of h1-case-adjust", |d, a| {
-        set(d, a, |o| &mut o.h1_case_adjust_client)
-    })
-    .notice("names of header fields keep the case they came in"),
-    flag("option h1-case-adjust-bogus-server", BACK, "Header names get the letter case of h1-case-adjust", |d, a| {
-        set(d, a, |o| &mut o.h1_case_adjust_server)
-    })
-    .notice("names of header fields keep the case they came in"),
+    flag(
+        "option h1-case-adjust-bogus-client",
+        FRONT,
+        "Sends header field names in the letter case of 'h1-case-adjust'",
+        |d, a| set(d, a, |o| &mut o.h1_case_adjust_client),
+    )
+    .notice("names of header fields keep the case in which they were received"),
+    flag(
+        "option h1-case-adjust-bogus-server",
+        BACK,
+        "Sends header field names in the letter case of 'h1-case-adjust'",
+        |d, a| set(d, a, |o| &mut o.h1_case_adjust_server),
+    )
+    .notice("names of header fields keep the case in which they were received"),
     Entry::new("option forwarded", ANYTHING, "Adds a Forwarded header (RFC 7239)", |d, a| {
         d.proxy.options.forwarded = if a.on() { Some(forwarded(a)?) } else { None };
         Ok(())
@@ -173,7 +194,7 @@ pub(super) const KEYWORDS: &[Entry] = &[
     ),
     Entry::refused(
         "option http-tunnel",
-        "No processing after the first request",
+        "Stops looking at a connection after its first request",
         "HAProxy 2.1 removed it: later requests went by unseen",
         "remove it; 'mode tcp' passes a stream through as it is",
     ),
@@ -184,24 +205,29 @@ pub(super) const KEYWORDS: &[Entry] = &[
         "it chose between two internals of HAProxy that newer releases no longer have",
     )
     .no(),
-    Entry::new("option http-restrict-req-hdr-names", between(1, 1), "What becomes of odd header names", |d, a| {
-        let choices = [("preserve", "preserve"), ("delete", "delete"), ("reject", "reject")];
-        d.proxy.options.restrict_header_names = Some(a.choice("a policy", &choices)?.to_owned());
-        Ok(())
-    })
-    .notice("odd names of header fields are forwarded as they came"),
+    Entry::new(
+        "option http-restrict-req-hdr-names",
+        between(1, 1),
+        "What is done with unusual header field names",
+        |d, a| {
+            let choices = [("preserve", "preserve"), ("delete", "delete"), ("reject", "reject")];
+            d.proxy.options.restrict_header_names = Some(a.choice("a policy", &choices)?.to_owned());
+            Ok(())
+        },
+    )
+    .notice("unusual names of header fields are forwarded as received"),
     Entry::accepted(
         "option http-drop-request-trailers",
         NONE,
-        "Trailers of requests are dropped",
-        "trailers are forwarded as they came",
+        "Drops the trailers of requests",
+        "trailers are forwarded as received",
     )
     .no(),
     Entry::accepted(
         "option http-drop-response-trailers",
         NONE,
-        "Trailers of responses are dropped",
-        "trailers are forwarded as they came",
+        "Drops the trailers of responses",
+        "trailers are forwarded as received",
     )
     .no(),
     Entry::new("option redispatch", between(0, 1), "A failed connection is tried on another server", |d, a| {

@@ -15,7 +15,7 @@ use crate::{
 type Entry = Keyword<Draft>;
 
 pub(super) const KEYWORDS: &[Entry] = &[
-    Entry::new("acl", at_least(2), "Names a condition", |d, a| {
+    Entry::new("acl", at_least(2), "Declares a named condition", |d, a| {
         if let Some(name) = a.peek() {
             valid_name(name, a.around)?;
             if matches!(name.text.as_str(), "or" | "if" | "unless" | "rw" | "any" | "ne" | "all") && name.text == "or" {

@@ -48,7 +48,7 @@ pub(super) const KEYWORDS: &[Entry] = &[
         Ok(())
     })
     .spare(),
-    Entry::new("stats show-modules", NONE, "It shows the counters of modules", |d, _| {
+    Entry::new("stats show-modules", NONE, "Shows the counters of modules", |d, _| {
         page(d).show_modules = true;
         Ok(())
     })

@@ -32,7 +32,7 @@ pub(super) const KEYWORDS: &[Entry] = &[
         set(d, a, |t| &mut t.tunnel)
     }),
     timeout("timeout tarpit", ALL, "How long tarpitted requests are held", |d, a| set(d, a, |t| &mut t.tarpit)),
-    timeout("timeout client-hs", FRONT, "Longest TLS handshake of a client", |d, a| {
+    timeout("timeout client-hs", FRONT, "Time that a client's TLS handshake may take", |d, a| {
         set(d, a, |t| &mut t.client_handshake)
     })
     .notice("timeout client bounds the handshake"),

@@ -1,0 +1,103 @@
+//! Words of `server` lines that are read without effect or refused: some will be implemented later, others never.
+
+use super::Entry;
+use crate::{
+    keyword::{ANYTHING, NONE, ONE},
+    tls,
+};
+
+pub(super) const KEYWORDS: &[Entry] = &[
+    Entry::accepted("hash-key", ONE, "Property that places the server on the hash ring", "its number places it there"),
+    Entry::accepted(
+        "strict-maxconn",
+        NONE,
+        "Makes 'maxconn' count connections, not requests",
+        "connections are counted",
+    ),
+    Entry::accepted("log-proto", ONE, "Framing of lines to a log server", "logs go out over UDP and unix sockets"),
+    Entry::accepted("log-bufsize", ONE, "Buffer for lines to a log server", "logs go out over UDP and unix sockets"),
+    Entry::accepted("shard", ONE, "Share of the keys that a peer receives", "tables are not sent to peers"),
+    Entry::accepted("check-reuse-pool", NONE, "Lets health checks use idle connections", "each check opens its own"),
+    Entry::accepted(
+        "no-check-reuse-pool",
+        NONE,
+        "Makes health checks open connections of their own",
+        "health checks always open connections of their own",
+    ),
+    Entry::accepted(
+        "check-pool-conn-name",
+        ONE,
+        "Idle connections that health checks may use",
+        "each check opens its own",
+    ),
+    Entry::accepted(
+        "healthcheck",
+        ONE,
+        "A 'healthcheck' section that describes the server's checks",
+        "those sections are not read",
+    ),
+    Entry::refused("check-via-socks4", "Checks go through a SOCKS4 proxy", NO_SOCKS, "remove it"),
+    Entry::accepted(
+        "init-state",
+        ONE,
+        "State of the server before its first check",
+        "a server starts up until a check fails",
+    ),
+    Entry::refused(
+        "no-verifyhost",
+        "Undoes 'verifyhost'",
+        "HAProxy's manual has it, HAProxy does not",
+        "leave 'verifyhost' out of the default-server",
+    ),
+    Entry::accepted("sni-auto", NONE, "Takes the server name for TLS from the request", "write 'sni req.hdr(host)'"),
+    Entry::accepted("no-sni-auto", NONE, "Undoes 'sni-auto'", "names are only sent by 'sni'"),
+    Entry::accepted("npn", ONE, "Protocols offered by NPN", "NPN is gone from TLS; write 'alpn'"),
+    Entry::accepted("sigalgs", ONE, "Signature algorithms", "the TLS library's own set is used"),
+    Entry::accepted("client-sigalgs", ONE, "Signature algorithms of ours", "the TLS library's own set is used"),
+    Entry::accepted("allow-0rtt", NONE, "TLS 1.3 early data", "early data is not sent to servers"),
+    Entry::refused("force-sslv3", "SSL 3.0 only", tls::OLD_TLS, tls::NEWER_TLS),
+    Entry::refused("force-tlsv10", "TLS 1.0 only", tls::OLD_TLS, tls::NEWER_TLS),
+    Entry::refused("force-tlsv11", "TLS 1.1 only", tls::OLD_TLS, tls::NEWER_TLS),
+    Entry::accepted(
+        "renegotiate",
+        NONE,
+        "Allows the server to renegotiate TLS",
+        "TLS renegotiation does not exist here",
+    ),
+    Entry::accepted(
+        "no-renegotiate",
+        NONE,
+        "Forbids the server to renegotiate TLS",
+        "TLS renegotiation does not exist here",
+    ),
+    Entry::accepted("ktls", ONE, "Encrypts records in the kernel", "records are encrypted in the process"),
+    Entry::accepted("set-proxy-v2-tlv-fmt", ANYTHING, "Adds a field to the PROXY header", "no field is added"),
+    Entry::refused(
+        "usesrc",
+        "Address or kind of address used as the source",
+        "it belongs to 'source'",
+        "write it after 'source ADDR'",
+    ),
+    Entry::accepted("resolve-opts", ONE, "How several addresses of a name are used", "the first answer is used"),
+    Entry::accepted("resolve-net", ONE, "Networks whose addresses are preferred", "the first answer is used"),
+    Entry::refused(
+        "namespace",
+        "Connects from another network namespace",
+        "namespaces are not entered",
+        "start a process in that namespace",
+    ),
+    Entry::refused("socks4", "Connections go through a SOCKS4 proxy", NO_SOCKS, "remove it"),
+    Entry::accepted("pp2-tlv", ONE, "Adds a field to the PROXY header", "no field is added"),
+    Entry::accepted("idle-ping", ONE, "Pings idle HTTP/2 servers", "idle connections are closed by their timeout"),
+    Entry::accepted("tcp-md5sig", ONE, "Signs TCP segments", "segments are not signed"),
+    Entry::accepted("cc", ONE, "Congestion control of TCP", "the system's own is used"),
+    Entry::accepted(
+        "pool-conn-name",
+        ONE,
+        "Name that an idle connection must have been opened for",
+        "the name in 'sni' decides",
+    ),
+    Entry::accepted("no-pool-conn-name", NONE, "Undoes 'pool-conn-name'", "the name in 'sni' decides"),
+];
+
+const NO_SOCKS: &str = "SOCKS proxies are not spoken to";
