@@ -24,45 +24,51 @@ fn perf_is_allowed(place: &Place) -> bool {
 }
 
 #[test]
-fn every_procedure_shows_where_each_contestant_spends_its_time() {
-    let place = Place::new("studies-perf");
+fn stacks_of_handshakes() {
+    shows_where_each_contestant_spends_its_time("handshake", &[]);
+}
+
+#[test]
+fn stacks_of_the_largest_rate() {
+    shows_where_each_contestant_spends_its_time("max-rate", &["--cases", "ECDSA", "--connections", "8"]);
+}
+
+#[test]
+fn stacks_of_cpu_against_rate() {
+    if has_namespaces() && is_installed("nginx") {
+        let more = &["--rates", "40", "--connections", "100", "--loss", "0", "--duration", "1500ms"];
+        shows_where_each_contestant_spends_its_time("cpu-against-rate", more);
+    } else {
+        skip("call stacks of cpu-against-rate: it needs root, iproute2 and nginx");
+    }
+}
+
+fn shows_where_each_contestant_spends_its_time(name: &str, more: &[&str]) {
+    let place = Place::new(&format!("study-perf-{name}"));
     if !perf_is_allowed(&place) {
         return;
     }
     let all = everybody().join(",");
-    let mut studies: Vec<(&str, &[&str])> =
-        vec![("handshake", &[]), ("max-rate", &["--cases", "ECDSA", "--connections", "8"])];
-    if has_namespaces() && is_installed("nginx") {
-        let more = &["--rates", "40", "--connections", "100", "--loss", "0", "--duration", "1500ms"];
-        studies.push(("cpu-against-rate", more));
-    } else {
-        skip("call stacks of cpu-against-rate: it needs root, iproute2 and nginx");
+    let result = study(&place, name, &[&["--perf", "--contestants", &all], more].concat());
+    assert!(cells(&result).len() >= everybody().len(), "{name}");
+    for contestant in everybody() {
+        let stacks = &result["stacks"][contestant];
+        assert!(stacks["samples"].as_u64() > Some(0), "{name}, {contestant}: {stacks}");
+        assert!(!stacks["tree"][0]["calls"].as_array().unwrap().is_empty(), "{name}, {contestant}: {stacks}");
+        assert!(stacks["hottest"][0][0].as_f64() > Some(0.0), "{name}, {contestant}: {stacks}");
+        let folded = place.0.join(name).join(format!("stacks-{contestant}.txt"));
+        let folded = std::fs::read_to_string(folded).unwrap();
+        let counted = |line: &str| line.rsplit_once(' ').and_then(|(_, count)| count.parse::<u64>().ok());
+        let samples = stacks["samples"].as_u64().unwrap();
+        assert_eq!(folded.lines().filter_map(counted).sum::<u64>(), samples, "{folded}");
+        // Not the workers' idle parent, and not a list of numbers: functions by their names.
+        let known = if contestant == "penstock-native" { "penstock" } else { contestant };
+        assert!(folded.contains(known) && folded.contains("sys_"), "{name}: {folded}");
     }
-    for (name, more) in studies {
-        let result = study(&place, name, &[&["--perf", "--contestants", &all], more].concat());
-        assert!(cells(&result).len() >= everybody().len(), "{name}");
-        for contestant in everybody() {
-            let stacks = &result["stacks"][contestant];
-            assert!(stacks["samples"].as_u64() > Some(0), "{name}, {contestant}: {stacks}");
-            assert!(!stacks["tree"][0]["calls"].as_array().unwrap().is_empty(), "{name}, {contestant}: {stacks}");
-            assert!(stacks["hottest"][0][0].as_f64() > Some(0.0), "{name}, {contestant}: {stacks}");
-            let folded = place.0.join(name).join(format!("stacks-{contestant}.txt"));
-            let folded = std::fs::read_to_string(folded).unwrap();
-            let counted = |line: &str| line.rsplit_once(' ').and_then(|(_, count)| count.parse::<u64>().ok());
-            assert_eq!(
-                folded.lines().filter_map(counted).sum::<u64>(),
-                stacks["samples"].as_u64().unwrap(),
-                "{folded}"
-            );
-            // Not the workers' idle parent, and not a list of numbers: functions by their names.
-            let known = if contestant == "penstock-native" { "penstock" } else { contestant };
-            assert!(folded.contains(known) && folded.contains("sys_"), "{name}: {folded}");
-        }
-        let page = place.0.join(name).join("report.html");
-        let text = std::fs::read_to_string(&page).unwrap();
-        assert_eq!(text.matches("class=\"flames\"").count(), everybody().len(), "{name}");
-        is_seen_in_a_browser(&page, 4);
-    }
+    let page = place.0.join(name).join("report.html");
+    let text = std::fs::read_to_string(&page).unwrap();
+    assert_eq!(text.matches("class=\"flames\"").count(), everybody().len(), "{name}");
+    is_seen_in_a_browser(&page, 4);
 }
 
 #[test]

@@ -14,42 +14,50 @@ use std::{
     process::{Command, Stdio},
 };
 
-/// Each with what makes it shorter still, and how many figures its page has at least, the drawing of who ran where among them.
-#[rustfmt::skip]
-const STUDIES: [(&str, &[&str], usize); 8] = [
-    ("handshake-modes", &[], 4),
-    ("cores-saved", &["--target-rate", "100"], 5),
-    ("max-rate", &["--cases", "ECDSA", "--connections", "8"], 5),
-    ("core-scaling", &["--connections", "8"], 5),
-    ("handshake", &[], 4),
-    ("throughput", &["--cases", "100KB", "--connections", "8"], 4),
-    ("offload", &["--connections", "8"], 6),
-    ("cpu-against-rate", &["--rates", "20", "--connections", "50", "--loss", "0", "--duration", "1500ms"], 3),
-];
+/// One test a study, so that they run side by side: its arguments make it shorter still, and its page has at least so many figures, the
+/// drawing of who ran where among them.
+macro_rules! studies {
+    ($($test:ident: $name:literal, $more:expr, $figures:literal;)*) => {$(
+        #[test]
+        fn $test() {
+            runs_beside_those_who_are_installed_and_its_page_is_seen($name, &$more, $figures);
+        }
+    )*};
+}
 
-#[test]
-fn each_study_runs_beside_those_who_are_installed_and_its_page_is_seen() {
-    let place = Place::new("studies");
-    let contestants = everybody();
-    for (name, more, figures) in STUDIES {
-        let has_origin = ["throughput", "offload", "cpu-against-rate"].contains(&name);
-        if has_origin && !is_installed("nginx") {
-            skip(&format!("{name}: nginx is not installed, and it is the server behind"));
-            continue;
-        }
-        if name == "cpu-against-rate" && !has_namespaces() {
-            skip("cpu-against-rate: it needs root and iproute2");
-            continue;
-        }
-        let result = study(&place, name, &[&["--contestants", &contestants.join(",")], more].concat());
-        assert_eq!(result["partial"].to_string(), "[]", "{name}");
-        for contestant in &contestants {
-            assert!(cells(&result).iter().any(|cell| cell["contestant"] == *contestant), "{name}: {contestant}");
-        }
-        is_what_it_should_be(name, &result);
-        is_seen_in_a_browser(&place.0.join(name).join("report.html"), figures);
+studies! {
+    handshake_modes: "handshake-modes", [], 4;
+    cores_saved: "cores-saved", ["--target-rate", "100"], 5;
+    max_rate: "max-rate", ["--cases", "ECDSA", "--connections", "8"], 5;
+    core_scaling: "core-scaling", ["--connections", "8"], 5;
+    handshake: "handshake", [], 4;
+    throughput: "throughput", ["--cases", "100KB", "--connections", "8"], 4;
+    offload: "offload", ["--connections", "8"], 6;
+    cpu_against_rate: "cpu-against-rate", ["--rates", "20", "--connections", "50", "--loss", "0", "--duration", "1500ms"], 3;
+}
+
+fn runs_beside_those_who_are_installed_and_its_page_is_seen(name: &str, more: &[&str], figures: usize) {
+    let has_origin = ["throughput", "offload", "cpu-against-rate"].contains(&name);
+    if has_origin && !is_installed("nginx") {
+        skip(&format!("{name}: nginx is not installed, and it is the server behind"));
+        return;
     }
-    results_are_read_again(&place.0.join("handshake/result.json"), &place);
+    if name == "cpu-against-rate" && !has_namespaces() {
+        skip("cpu-against-rate: it needs root and iproute2");
+        return;
+    }
+    let place = Place::new(&format!("study-{name}"));
+    let contestants = everybody();
+    let result = study(&place, name, &[&["--contestants", &contestants.join(",")], more].concat());
+    assert_eq!(result["partial"].to_string(), "[]", "{name}");
+    for contestant in &contestants {
+        assert!(cells(&result).iter().any(|cell| cell["contestant"] == *contestant), "{name}: {contestant}");
+    }
+    is_what_it_should_be(name, &result);
+    is_seen_in_a_browser(&place.0.join(name).join("report.html"), figures);
+    if name == "handshake" {
+        results_are_read_again(&place.0.join("handshake/result.json"), &place);
+    }
 }
 
 /// What is each study's own.
