@@ -70,8 +70,7 @@ const LOAD: &[Entry] = &[
     Entry::new("redir", ONE, "Redirects requests to this prefix", |s, a| {
         s.redir = Some(a.text("a prefix")?);
         Ok(())
-    })
-    .notice("requests are forwarded to the server"),
+    }),
     Entry::new("non-stick", NONE, "Stick tables do not store this server", |s, _| {
         s.non_stick = true;
         Ok(())

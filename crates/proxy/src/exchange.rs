@@ -16,6 +16,7 @@ mod forwarded;
 pub(crate) mod headers;
 pub(crate) mod invalid;
 pub(crate) mod live;
+mod redirect;
 mod repeat;
 pub(crate) mod respond;
 mod retry;

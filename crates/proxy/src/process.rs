@@ -9,6 +9,7 @@ pub(crate) mod files;
 pub(crate) mod gates;
 pub(crate) mod handle;
 pub mod handover;
+mod letter_case;
 pub(crate) mod lists;
 pub(crate) mod machine;
 pub(crate) mod membership;

@@ -21,7 +21,7 @@ use crate::{
     },
     worker::state::Worker,
 };
-use penstock_config::model::{Mode, Proxy, ProxyId};
+use penstock_config::model::{Mode, Proxy, ProxyId, RestrictedNames};
 use penstock_http::Framing;
 use penstock_rules::{Answer, By, Destination, During, LogLevel, ProxyRules, Termination};
 use std::rc::Rc;
@@ -121,8 +121,30 @@ async fn section(live: &mut Live<'_>, proxy: ProxyId) -> Judged {
         }
         return Judged::Over;
     }
+    if restrict_names(live, proxy).await == Judged::Over {
+        return Judged::Over;
+    }
     // A response that a cache has goes before the page.
     if !caching::is_found(live.x) && stats(live, proxy, rules).await { Judged::Over } else { Judged::GoOn }
+}
+
+/// `option http-restrict-req-hdr-names`: servers behind CGI cannot tell some names apart.
+async fn restrict_names(live: &mut Live<'_>, proxy: ProxyId) -> Judged {
+    let is_plain = |name: &[u8]| name.iter().all(|byte| byte.is_ascii_alphanumeric() || *byte == b'-');
+    let fields = &mut live.x.request.fields;
+    match live.worker.shared.config.proxies[proxy].options.restricted_names {
+        RestrictedNames::Delete => {
+            fields.remove_if(|field| !is_plain(field.name));
+        }
+        RestrictedNames::Reject if !fields.iter().all(|field| is_plain(field.name)) => {
+            live.conn.listener_cells().iter().for_each(|cells| cells.denied_requests.inc());
+            live.x.log.termination = Termination(By::Refusal, During::Request);
+            respond::error(live, 403).await;
+            return Judged::Over;
+        }
+        RestrictedNames::Preserve | RestrictedNames::Reject => {}
+    }
+    Judged::GoOn
 }
 
 /// Answers a request for `monitor-uri`; returns whether it was one.

@@ -185,16 +185,20 @@ pub(super) const KEYWORDS: &[Entry] = &[
                 "only the case may differ",
             );
         }
+        if from.text.chars().any(|c| c.is_ascii_uppercase()) {
+            let message = format!("'{}' is not in lower case: no name is ever equal to it", from.text);
+            a.around.diagnostics.warning(from.span, message);
+        }
+        if g.h1_case_adjust.iter().any(|(earlier, _)| *earlier == from.text) {
+            return a.wrong(from, format!("the case of '{}' is given twice", from.text), "remove one of the two lines");
+        }
         g.h1_case_adjust.push((from.text.clone(), to.text.clone()));
         Ok(())
-    })
-    .notice("names of header fields keep the case in which they were received"),
-    Entry::accepted(
-        "h1-case-adjust-file",
-        ONE,
-        "A file with the letter case of header field names",
-        "write 'h1-case-adjust' lines",
-    ),
+    }),
+    Entry::new("h1-case-adjust-file", ONE, "A file with the letter case of header field names", |g, a| {
+        g.h1_case_adjust_file = Some(a.path("a file")?);
+        Ok(())
+    }),
     Entry::new("expose-experimental-directives", NONE, "Allows experimental keywords", |g, _| {
         g.experimental = true;
         Ok(())

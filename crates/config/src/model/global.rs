@@ -115,6 +115,8 @@ pub struct Global {
     pub experimental: bool,
     /// `h1-case-adjust FROM TO` pairs.
     pub h1_case_adjust: Vec<(String, String)>,
+    /// `h1-case-adjust-file`.
+    pub h1_case_adjust_file: Option<Spanned<PathBuf>>,
 }
 
 /// A user or group by name or number.

@@ -48,8 +48,20 @@ pub struct Options {
     pub h1_case_adjust_client: bool,
     /// `h1-case-adjust-bogus-server`.
     pub h1_case_adjust_server: bool,
-    /// `http-restrict-req-hdr-names preserve|delete|reject`.
-    pub restrict_header_names: Option<String>,
+    /// `http-restrict-req-hdr-names`.
+    pub restricted_names: RestrictedNames,
+}
+
+/// What is done with names of request header fields that have other characters than letters, digits and hyphens.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum RestrictedNames {
+    /// `preserve`: they are forwarded.
+    #[default]
+    Preserve,
+    /// `delete`: their fields are removed.
+    Delete,
+    /// `reject`: the request is refused.
+    Reject,
 }
 
 /// The predefined log format of a proxy.

@@ -4,7 +4,7 @@ use super::draft::{Draft, Steps};
 use crate::{
     args::{Args, Parsed, Reported},
     keyword::{ALL, ANYTHING, Arity, BACK, FRONT, Keyword, NONE, Places, between},
-    model::{CheckKind, ConnectionMode, ForwardFor, Forwarded, LogFormat, MysqlUser, Options},
+    model::{CheckKind, ConnectionMode, ForwardFor, Forwarded, LogFormat, MysqlUser, Options, RestrictedNames},
 };
 use std::net::IpAddr;
 
@@ -156,15 +156,13 @@ pub(super) const KEYWORDS: &[Entry] = &[
         FRONT,
         "Sends header field names in the letter case of 'h1-case-adjust'",
         |d, a| set(d, a, |o| &mut o.h1_case_adjust_client),
-    )
-    .notice("names of header fields keep the case in which they were received"),
+    ),
     flag(
         "option h1-case-adjust-bogus-server",
         BACK,
         "Sends header field names in the letter case of 'h1-case-adjust'",
         |d, a| set(d, a, |o| &mut o.h1_case_adjust_server),
-    )
-    .notice("names of header fields keep the case in which they were received"),
+    ),
     Entry::new("option forwarded", ANYTHING, "Adds a Forwarded header (RFC 7239)", |d, a| {
         d.proxy.options.forwarded = if a.on() { Some(forwarded(a)?) } else { None };
         Ok(())
@@ -210,12 +208,15 @@ pub(super) const KEYWORDS: &[Entry] = &[
         between(1, 1),
         "What is done with unusual header field names",
         |d, a| {
-            let choices = [("preserve", "preserve"), ("delete", "delete"), ("reject", "reject")];
-            d.proxy.options.restrict_header_names = Some(a.choice("a policy", &choices)?.to_owned());
+            let choices = [
+                ("preserve", RestrictedNames::Preserve),
+                ("delete", RestrictedNames::Delete),
+                ("reject", RestrictedNames::Reject),
+            ];
+            d.proxy.options.restricted_names = a.choice("a policy", &choices)?;
             Ok(())
         },
-    )
-    .notice("unusual names of header fields are forwarded as received"),
+    ),
     Entry::accepted(
         "option http-drop-request-trailers",
         NONE,

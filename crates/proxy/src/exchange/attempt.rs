@@ -7,7 +7,7 @@ use super::{
     finish,
     flush::{Unsent, flush},
     forward::{Broken, Flow, Waits},
-    headers, invalid,
+    headers, invalid, redirect,
     repeat::{Ended, is_repeatable, keep_body},
     respond,
     timeouts::{Patience, Side},
@@ -49,6 +49,9 @@ use std::{
 pub(super) async fn attempt(live: &mut Live<'_>, slot: &Slot, proxy: &Proxy, repeated: bool) -> Result<(), Ended> {
     let worker = live.worker;
     let server = slot.server();
+    if redirect::to_server(live, server).await {
+        return Err(Ended::Over);
+    }
     let cells = worker.cells(server);
     let first = live.conn.requests == 0 && !repeated;
     let limits = Limits { lenient: proxy.options.accept_invalid_http_response, ..live.conn.limits() };
@@ -93,7 +96,7 @@ pub(super) async fn attempt(live: &mut Live<'_>, slot: &Slot, proxy: &Proxy, rep
         drop(in_use);
         return multiplexed(live, &mux, slot, &key, proxy, limits).await;
     }
-    let mut upstream = Http1Server::new(stream, worker.clone(), limits);
+    let mut upstream = Http1Server::new(stream, worker.clone(), limits, proxy);
     let may_keep = headers::to_server(live.conn, live.x, proxy, server);
     let framing = live.x.sent_framing(live.client);
     upstream.request(&mut live.x.request, framing);

@@ -8,10 +8,11 @@ use crate::{
         turn,
     },
 };
-use penstock_http::{BodyReader, Error, Fields, Framing, Limits, Step, write_last_chunk};
+use penstock_http::{BodyReader, Error, Fields, Framing, LetterCase, Limits, Step, write_last_chunk};
 use std::{
     io,
     num::NonZeroUsize,
+    sync::Arc,
     task::{Context, Poll, ready},
 };
 
@@ -233,6 +234,8 @@ pub(crate) struct Outbound {
     ended: bool,
     /// Bytes passed to the socket.
     pub sent: u64,
+    /// The letter case of the names that the peer is sent, if it depends on that.
+    case: Option<Arc<LetterCase>>,
 }
 
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
@@ -247,12 +250,18 @@ enum Form {
 const JOIN_MAX: usize = 8192;
 
 impl Outbound {
+    /// The messages to one peer; `case` is the letter case of the names that it depends on.
+    pub fn new(case: Option<Arc<LetterCase>>) -> Self {
+        Outbound { case, ..Outbound::default() }
+    }
     /// Starts a message, whose head is written by `write`.
     pub fn start(&mut self, buffers: &Buffers, chunked: bool, write: impl FnOnce(&mut Vec<u8>)) {
         if self.head.capacity() == 0 {
             self.head = buffers.take_head();
         }
+        let from = self.head.len();
         write(&mut self.head);
+        self.adjust_case(from);
         self.form = if chunked { Form::Chunked } else { Form::Plain };
         (self.framed, self.ended) = (false, false);
     }
@@ -305,6 +314,12 @@ impl Outbound {
         self.head_sent = 0;
         stream.poll_flush_all(cx)
     }
+    /// Gives the names in the lines from byte `from` on the case that the peer depends on.
+    fn adjust_case(&mut self, from: usize) {
+        if let Some(case) = &self.case {
+            case.apply(&mut self.head[from..]);
+        }
+    }
     /// Appends the end of the body to what is sent next.
     fn end(&mut self, buffers: &Buffers, end: Option<End<'_>>) {
         let Some(End { trailers }) = end else { return };
@@ -317,7 +332,11 @@ impl Outbound {
                 self.head = buffers.take_head();
             }
             match trailers {
-                Some(fields) => write_last_chunk(fields, &mut self.head),
+                Some(fields) => {
+                    let from = self.head.len();
+                    write_last_chunk(fields, &mut self.head);
+                    self.adjust_case(from);
+                }
                 None => self.head.extend_from_slice(b"0\r\n\r\n"),
             }
         }

@@ -2,6 +2,7 @@
 
 use super::body::{Inbound, Outbound, VERSION, give_if_empty, weight};
 use crate::{
+    connection::Conn,
     connection::stream::{Fill, Stream},
     exchange::ends::{Body, Client, Counts, End, Fault, Sink, Source},
     worker::{buffer::Buffer, state::Worker, turn},
@@ -67,7 +68,10 @@ pub(crate) enum Received {
 }
 
 impl Http1Client {
-    pub fn new(stream: Stream, worker: Rc<Worker>, limits: Limits, input: Option<Buffer>) -> Self {
+    /// The client of a connection, of which `input` has been read already.
+    pub fn new(stream: Stream, conn: &Conn, input: Option<Buffer>) -> Self {
+        let (worker, limits) = (conn.worker.clone(), conn.limits());
+        let case = conn.proxy().options.h1_case_adjust_client.then(|| worker.shared.letter_case.clone());
         Http1Client {
             stream,
             worker,
@@ -76,7 +80,7 @@ impl Http1Client {
             ended: None,
             framing: Framing::None,
             inbound: Inbound::Ended,
-            outbound: Outbound::default(),
+            outbound: Outbound::new(case),
             limits,
             request_version: Version::Http11,
             persistent: true,

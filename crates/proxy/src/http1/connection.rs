@@ -20,8 +20,7 @@ pub(crate) async fn run(conn: Box<Conn>, stream: Stream) {
 /// Serves requests, starting with bytes that have been read already.
 pub(crate) async fn resume(mut conn: Box<Conn>, stream: Stream, input: Option<Buffer>) {
     conn.facts.http_major = 1;
-    let limits = conn.limits();
-    let mut client = Http1Client::new(stream, conn.worker.clone(), limits, input);
+    let mut client = Http1Client::new(stream, &conn, input);
     let mut ready = conn.worker.clock.tick();
     loop {
         match wait(&mut conn, &mut client, ready, None).await {

@@ -7,6 +7,7 @@ use crate::{
     http2::websocket,
     worker::{buffer::Buffer, state::Worker, turn},
 };
+use penstock_config::model::Proxy;
 use penstock_http::{
     Connection, Error, Fields, Framing, Known, Limits, Parse, Persistence, Progress, RequestHead, ResponseHead,
     Version, response_framing,
@@ -51,14 +52,16 @@ enum Method {
 }
 
 impl Http1Server {
-    pub fn new(stream: Stream, worker: Rc<Worker>, limits: Limits) -> Self {
+    /// A connection to a server of `proxy`.
+    pub fn new(stream: Stream, worker: Rc<Worker>, limits: Limits, proxy: &Proxy) -> Self {
+        let case = proxy.options.h1_case_adjust_server.then(|| worker.shared.letter_case.clone());
         Http1Server {
             stream,
             worker,
             input: None,
             progress: Progress::default(),
             inbound: Inbound::Ended,
-            outbound: Outbound::default(),
+            outbound: Outbound::new(case),
             limits,
             method: Method::Other,
             upgrade: false,

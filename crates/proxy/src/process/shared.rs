@@ -6,6 +6,7 @@ use super::{
     compressing::Compressing,
     files,
     gates::{Door, Throttles},
+    letter_case,
     machine::hostname,
     states::Saved,
 };
@@ -31,6 +32,7 @@ use penstock_config::{
     Config, Diagnostics,
     model::{CacheSection, PerProxy, Proxy, ProxyId, ServerSettings},
 };
+use penstock_http::LetterCase;
 use penstock_rules::{ProxyFacts, ServerFacts};
 use penstock_tls::{Acceptor, Connector, Disk, Store};
 use std::sync::{
@@ -93,6 +95,8 @@ pub struct Shared {
     pub(crate) captures: Captures,
     /// The machine's name.
     pub(crate) hostname: String,
+    /// The letter case of field names, for peers that depend on it.
+    pub(crate) letter_case: Arc<LetterCase>,
 }
 
 impl Shared {
@@ -132,6 +136,7 @@ impl Shared {
         if !complete || diagnostics.has_errors() {
             return None;
         }
+        let letter_case = letter_case::read(&config.global, diagnostics);
         let limits = Limits::new(&config);
         let (teller, notices) = unbounded_channel();
         let backends = {
@@ -184,6 +189,7 @@ impl Shared {
             log_lines: config.proxies.iter().map(|_| AtomicU32::new(0)).collect(),
             loads: (0..workers).map(|_| AtomicU32::new(0)).collect(),
             hostname: hostname(),
+            letter_case,
             hashing: Aside::new("hashing", (workers / 2).max(1)),
             answering: Aside::new("answering", 1),
             carried: OnceLock::new(),
