@@ -25,6 +25,7 @@ pub mod step;
 pub mod substitute;
 pub mod syslog;
 pub mod tables;
+mod twice;
 pub mod wire;
 
 /// Why a scenario could not be carried out or did not show what it states, for a person to read.

@@ -217,6 +217,16 @@ impl<'a> Args<'a> {
         self.diagnostics().error(span, message)
     }
 
+    /// Reports a line of which there is one `already`.
+    pub(crate) fn only_once(&mut self, already: bool) -> Parsed {
+        if !already {
+            return Ok(());
+        }
+        let message = format!("'{}' is set already", self.keyword);
+        self.error(message).hint("it may stand once: keep the line that is meant");
+        Err(Reported)
+    }
+
     /// Reports the first word that no part of the keyword's parser took, if there is one.
     pub(crate) fn unexpected(&mut self, known: &[&str]) -> Parsed {
         let Some(word) = self.peek() else { return Ok(()) };

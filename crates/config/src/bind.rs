@@ -60,6 +60,7 @@ const SOCKET: &[Entry] = &[
         },
     ),
     Entry::new("id", ONE, "Number of the socket in statistics", |d, a| {
+        a.only_once(d.bind.id.is_some())?;
         d.bind.id = Some(a.number("a socket's number", 1..=i32::MAX as u32)?);
         Ok(())
     }),

@@ -8,13 +8,14 @@ use crate::{
     surroundings::Surroundings,
 };
 
-/// Finds the keyword at the start of `words` in `table`, and runs its parser on the rest.
+/// Finds the keyword at the start of `words` in `table`, and runs its parser on the rest. If `allowed` returns another target, the
+/// keyword has no effect on this one: its arguments are read into that, so that mistakes in them are found all the same.
 pub(crate) fn dispatch<T>(
     table: &'static Table<T>,
     target: &mut T,
     words: &[Word],
     around: &mut Surroundings,
-    allowed: impl FnOnce(&mut T, &'static Keyword<T>, Span, &mut Surroundings) -> Parsed,
+    allowed: impl FnOnce(&mut T, &'static Keyword<T>, Span, &mut Surroundings) -> Parsed<Option<T>>,
 ) -> Parsed {
     let (prefix, words) = match words[0].text.as_str() {
         "no" | "default" if words.len() > 1 => (Some(&words[0]), &words[1..]),
@@ -36,7 +37,7 @@ pub(crate) fn dispatch<T>(
         around.diagnostics.error(keyword_span, format!("'{}' is refused: {why}", keyword.name)).hint(instead);
         return Err(Reported);
     }
-    allowed(target, keyword, keyword_span, around)?;
+    let mut ignored = allowed(target, keyword, keyword_span, around)?;
     let mut args = Args {
         keyword: keyword.name,
         keyword_span,
@@ -51,9 +52,10 @@ pub(crate) fn dispatch<T>(
         arity(keyword, &mut args)?;
     }
     // `default option X` restores the initial value, which is off for most options.
-    (keyword.parse)(target, &mut args)?;
+    (keyword.parse)(ignored.as_mut().unwrap_or(target), &mut args)?;
     if let Support::Accepted(why) = keyword.support
         && prefix.is_none()
+        && ignored.is_none()
     {
         around.diagnostics.notice(keyword_span, format!("'{}' has no effect: {why}", keyword.name));
     }

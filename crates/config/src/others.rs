@@ -19,7 +19,9 @@ pub(crate) static USERLIST: Table<Userlist> = Table::new(
         Keyword::<Userlist>::new("group", SOME, "A group, with its users", |list, a| {
             let name = a.word("a group's name")?;
             if list.groups.contains_key(&name.text) {
-                return a.wrong(name, format!("the group '{}' is already in this list", name.text), "name it once");
+                let message = format!("the group '{}' is already in this list: this line is ignored", name.text);
+                a.diagnostics().warning(name.span, message).hint("name it once");
+                return Ok(());
             }
             let mut members = Vec::new();
             if a.peek().is_some() {
@@ -36,11 +38,10 @@ fn user(list: &mut Userlist, args: &mut Args<'_>) -> Parsed {
     let name = args.word("a user's name")?;
     if let Some(first) = list.users.iter().find(|u| u.name == name.text) {
         let line = first.span.line;
-        return args.wrong(
-            name,
-            format!("the user '{}' is already in this list", name.text),
-            format!("the first one is at line {line}"),
-        );
+        args.diagnostics()
+            .warning(name.span, format!("the user '{}' is already in this list: this line is ignored", name.text))
+            .hint(format!("the first one is at line {line}"));
+        return Ok(());
     }
     let mut user = User { name: name.text.clone(), span: name.span, ..User::default() };
     while let Some(word) = args.take() {
@@ -56,6 +57,10 @@ fn user(list: &mut Userlist, args: &mut Args<'_>) -> Parsed {
                 args.unexpected(&["password", "insecure-password", "groups"])?;
             }
         }
+    }
+    if user.password.is_empty() {
+        let message = format!("the user '{}' has no password, and can never log in", user.name);
+        args.diagnostics().notice(name.span, message);
     }
     list.users.push(user);
     Ok(())
@@ -104,20 +109,33 @@ pub(crate) static RESOLVERS: Table<Resolvers> = Table::new(
     "resolvers",
     &[&[
         Keyword::<Resolvers>::new("nameserver", at_least(2), "A name server", |r, a| {
-            let name = a.text("a name server's name")?;
+            let name = a.word("a name server's name")?;
+            if r.nameservers.iter().any(|(other, _)| *other == name.text) {
+                let message = format!("the name server '{}' is already in this section", name.text);
+                return a.wrong(name, message, "each needs a name of its own");
+            }
+            let name = name.text.clone();
             let word = a.word("its address")?;
-            let plain = word.text.strip_prefix("udp@").unwrap_or(&word.text);
+            let plain = match word.text.split_once('@') {
+                Some(("udp", address)) => address.to_owned(),
+                Some(("udp4", address)) => format!("ipv4@{address}"),
+                Some(("udp6", address)) => format!("ipv6@{address}"),
+                _ => word.text.clone(),
+            };
             if plain.starts_with("tcp") {
                 return a.wrong(word, "name servers are asked over UDP only", "give the address without 'tcp@'");
             }
-            let address::Address::Net { host, port, .. } = address::parse(a, word, plain)? else {
+            let address::Address::Net { host, port, .. } = address::parse(a, word, &plain)? else {
                 return a.wrong(
                     word,
                     format!("'{}' is not a name server's address", word.text),
                     "for instance 9.9.9.9:53",
                 );
             };
-            let port = port.filter(|p| !p.is_empty()).map_or(Ok(53), |p| a.number_in(word, &p, "a port", 1..=65535))?;
+            let Some(port) = port.filter(|port| !port.is_empty()) else {
+                return a.wrong(word, format!("'{}' has no port", word.text), "name servers usually have port 53");
+            };
+            let port = a.number_in(word, &port, "a port", 1..=65535)?;
             let Ok(ip) = host.parse() else {
                 return a.wrong(word, format!("'{host}' is not an address"), "for instance 9.9.9.9:53");
             };
@@ -178,7 +196,12 @@ pub(crate) static PEERS: Table<Peers> = Table::new(
             Ok(())
         })
         .notice(TABLES),
-        Keyword::<Peers>::accepted("bind", SOME, "Where peers connect to", TABLES),
+        Keyword::<Peers>::new("bind", SOME, "Where peers connect to", |p, a| {
+            a.only_once(p.bound)?;
+            p.bound = true;
+            Ok(())
+        })
+        .notice(TABLES),
         Keyword::<Peers>::accepted("default-bind", ANYTHING, "Settings of that address", TABLES),
         Keyword::<Peers>::accepted("default-server", ANYTHING, "Settings of peers", TABLES),
         Keyword::<Peers>::accepted("disabled", NONE, "Peers are not spoken to", TABLES).spare(),

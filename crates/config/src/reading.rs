@@ -128,6 +128,15 @@ impl Reading {
     }
 
     fn line(&mut self, file: FileId, line: &str) {
+        // Even a comment: what one reader takes for the end of the text, another reads on behind.
+        if let Some(at) = line.find('\0') {
+            let span = Span { file, line: self.around.line, start: at as u32, end: at as u32 + 1 };
+            self.around
+                .diagnostics
+                .error(span, "there is a NUL character in this line")
+                .hint("remove it; the file may be damaged");
+            return;
+        }
         let mut split = std::mem::take(&mut self.words);
         split.clear();
         let number = self.around.line;

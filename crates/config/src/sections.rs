@@ -158,6 +158,15 @@ impl Sections {
             extra = name;
         } else if let Some(name) = name.filter(|n| !(*kind == "defaults" && n.text == "from")) {
             valid_name(name, around)?;
+            // HAProxy adds the users of a second list of a name to the list above it, so that the two are one only if they are
+            // neighbours.
+            if *kind == "userlist" && self.userlists.last().is_some_and(|list| list.name == name.text) {
+                around
+                    .diagnostics
+                    .warning(name.span, format!("the userlist '{}' is continued here", name.text))
+                    .hint("move these lines up to the others, and remove this one");
+                return Ok(Section::Userlist(self.userlists.pop().unwrap_or_default()));
+            }
             if *kind != "defaults" {
                 self.unique(kind, name, around)?;
             }
@@ -322,7 +331,7 @@ impl Sections {
     }
 
     fn dispatch(&mut self, words: &[Word], around: &mut Surroundings) -> Parsed {
-        let free = |_: &mut _, _: &'static _, _: Span, _: &mut Surroundings| Ok(());
+        let free = |_: &mut _, _: &'static _, _: Span, _: &mut Surroundings| Ok(None);
         match &mut self.current {
             Section::None => {
                 let finding =
@@ -342,19 +351,19 @@ impl Sections {
                     draft.allows(keyword, span, around)
                 })
             }
-            Section::Userlist(list) => dispatch(&others::USERLIST, list, words, around, |_, _, _, _| Ok(())),
+            Section::Userlist(list) => dispatch(&others::USERLIST, list, words, around, |_, _, _, _| Ok(None)),
             Section::Resolvers(resolvers) => {
-                dispatch(&others::RESOLVERS, resolvers.as_mut(), words, around, |_, _, _, _| Ok(()))
+                dispatch(&others::RESOLVERS, resolvers.as_mut(), words, around, |_, _, _, _| Ok(None))
             }
-            Section::Peers(peers) => dispatch(&others::PEERS, peers, words, around, |_, _, _, _| Ok(())),
-            Section::CrtStore(store) => dispatch(&others::CRT_STORE, store, words, around, |_, _, _, _| Ok(())),
-            Section::HttpErrors(errors) => dispatch(&others::HTTP_ERRORS, errors, words, around, |_, _, _, _| Ok(())),
-            Section::Cache(cache) => dispatch(&cache::TABLE, cache, words, around, |_, _, _, _| Ok(())),
-            Section::ServiceChain(chain) => dispatch(&chain::TABLE, chain, words, around, |_, _, _, _| Ok(())),
+            Section::Peers(peers) => dispatch(&others::PEERS, peers, words, around, |_, _, _, _| Ok(None)),
+            Section::CrtStore(store) => dispatch(&others::CRT_STORE, store, words, around, |_, _, _, _| Ok(None)),
+            Section::HttpErrors(errors) => dispatch(&others::HTTP_ERRORS, errors, words, around, |_, _, _, _| Ok(None)),
+            Section::Cache(cache) => dispatch(&cache::TABLE, cache, words, around, |_, _, _, _| Ok(None)),
+            Section::ServiceChain(chain) => dispatch(&chain::TABLE, chain, words, around, |_, _, _, _| Ok(None)),
             Section::Program(program) => {
-                dispatch(&others::PROGRAM, program.as_mut(), words, around, |_, _, _, _| Ok(()))
+                dispatch(&others::PROGRAM, program.as_mut(), words, around, |_, _, _, _| Ok(None))
             }
-            Section::Other(table) => dispatch(table, &mut (), words, around, |_, _, _, _| Ok(())),
+            Section::Other(table) => dispatch(table, &mut (), words, around, |_, _, _, _| Ok(None)),
         }
     }
 

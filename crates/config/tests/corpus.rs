@@ -22,7 +22,6 @@ const INTENDED: &[(&str, bool, &str)] = &[
     ("atoi-fullconn", false, "'10k' is not a number; HAProxy reads it as 10"),
     ("extra-after-balance", false, "words that nothing reads are mistakes"),
     ("default-server-id", false, "HAProxy prints an alert and starts all the same"),
-    ("userlist-twice", false, "HAProxy passes over the second list, and with it its users"),
     ("listen-with-address", false, "HAProxy prints an alert and starts without the address"),
     ("defaults-odd-name", false, "names have the same characters in all sections"),
     ("ring-section", false, "logs are not kept in rings"),

@@ -23,6 +23,7 @@ use penstock_proxy::{Before, Handle, ListenError, Predecessor, Runtime, past::Pa
 use penstock_sys::{Forked, Signal, Signals, Silence};
 use std::{
     io,
+    net::ToSocketAddrs,
     os::fd::OwnedFd,
     process::ExitCode,
     sync::{
@@ -313,8 +314,9 @@ pub fn build(mut config: Config, flags: &Flags, diagnostics: &mut Diagnostics) -
     }
     check_accounts(&config, diagnostics);
     check_programs(&config, diagnostics);
+    check_default_paths(&config, diagnostics);
     if flags.check {
-        check_descriptors(&config, diagnostics);
+        check_addresses(&config, diagnostics);
     }
     let engine = engine::plan(&config.global, engine::lanes(), engine::probe, diagnostics);
     let past = stats_file(&config.global, diagnostics);
@@ -401,6 +403,13 @@ fn check_accounts(config: &Config, diagnostics: &mut Diagnostics) {
             diagnostics.error(bind.addresses[0].span, why);
         }
     }
+    for socket in &global.stats_sockets {
+        let user = socket.user.as_ref().map(|user| number("user", user, look_up_user));
+        let group = socket.group.as_ref().map(|group| number("group", group, look_up_group));
+        for why in [user, group].into_iter().flatten().filter_map(Result::err) {
+            diagnostics.error(socket.span, why);
+        }
+    }
     if let (Err(why), Some(group)) = (group_id(global), &global.group) {
         diagnostics.error(group.span, why);
     }
@@ -409,8 +418,22 @@ fn check_accounts(config: &Config, diagnostics: &mut Diagnostics) {
     }
 }
 
-/// Checks that descriptors to listen on (`fd@N`) are listening sockets. When the configuration is served, opening them shows it.
-fn check_descriptors(config: &Config, diagnostics: &mut Diagnostics) {
+/// Checks that the directories of `default-path` exist: a file that is missing in one might otherwise be found elsewhere later.
+fn check_default_paths(config: &Config, diagnostics: &mut Diagnostics) {
+    for origin in &config.global.default_path_origins {
+        let why = match std::fs::metadata(&origin.value) {
+            Ok(found) if found.is_dir() => continue,
+            Ok(_) => "it is not a directory".to_owned(),
+            Err(e) => e.to_string(),
+        };
+        let message = format!("paths cannot start from '{}': {why}", origin.value.display());
+        diagnostics.error(origin.span, message).hint("name a directory that exists");
+    }
+}
+
+/// Checks that descriptors to listen on (`fd@N`) are listening sockets, and that the names of addresses to listen on resolve.
+/// When the configuration is served, opening them shows it.
+fn check_addresses(config: &Config, diagnostics: &mut Diagnostics) {
     let binds = config.proxies.iter().filter(|proxy| !proxy.disabled).flat_map(|proxy| &proxy.binds);
     let binds = binds.flat_map(|bind| &bind.addresses).map(|address| (&address.value, address.span));
     let stats = config.global.stats_sockets.iter().map(|line| (&line.address, line.span));
@@ -420,6 +443,11 @@ fn check_descriptors(config: &Config, diagnostics: &mut Diagnostics) {
         {
             let why = if e.raw_os_error().is_some() { "is not open".to_owned() } else { e.to_string() };
             diagnostics.error(span, format!("cannot listen on fd@{number}: it {why}"));
+        }
+        if let ListenAddress::Host { host, first, .. } = address
+            && let Err(e) = (host.as_str(), *first).to_socket_addrs()
+        {
+            diagnostics.error(span, format!("cannot listen on '{host}': {e}"));
         }
     }
 }

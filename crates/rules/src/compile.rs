@@ -154,6 +154,9 @@ impl<'a> Compiler<'a> {
             let Some(line) = &proxy.stick_table else { continue };
             match TableSpec::parse(&mut Words::new(line)) {
                 Ok(mut spec) => {
+                    for again in &spec.repeated {
+                        diagnostics.warning(again.span, again.message.clone()).hint.clone_from(&again.hint);
+                    }
                     if servers_stick.contains(proxy.name.as_str()) {
                         spec.schema.store(Data::ServerId, 0, 1);
                         spec.schema.store(Data::ServerKey, 0, 0);
@@ -285,7 +288,7 @@ impl<'a> Compiler<'a> {
         let persist = proxy.persist_rules.iter().filter_map(|line| self.persist(&mut section, line)).collect();
         let stick = proxy.stick.iter().filter_map(|line| self.stick(&mut section, line)).collect();
         let http_errors = proxy.http_errors.values().filter_map(|line| self.http_error(&mut section, line)).collect();
-        if let Some(word) = proxy.default_backend.as_ref().filter(|_| !proxy.disabled) {
+        if let Some(word) = proxy.default_backend.as_ref().filter(|_| !proxy.disabled && proxy.kind.has_frontend()) {
             let found = self.linker.proxy(&word.text, 0..word.text.len(), "backend", |kind| kind.has_backend());
             if let Err(problem) = found {
                 problem.report(word.span, &word.text, self.diagnostics);

@@ -42,7 +42,8 @@ impl Userlist {
     /// Parses the hashes of a userlist.
     pub fn new(list: &model::Userlist, diagnostics: &mut Diagnostics) -> Userlist {
         let mut users = HashMap::new();
-        for user in &list.users {
+        // A user without a password can never log in.
+        for user in list.users.iter().filter(|user| !user.password.is_empty()) {
             let hash = if user.insecure {
                 Hash::Clear(user.password.clone().into_bytes())
             } else {
@@ -198,6 +199,7 @@ mod tests {
             users: vec![
                 user("tiger", "$5$saltstring$5B8vYYiY.CVt1RlTTf8KbXBH3hsxY/GNooZaBBGWEc5", false, &["cats"]),
                 user("clear", "s3cret", true, &[]),
+                user("none", "", false, &[]),
             ],
             ..Default::default()
         };
@@ -213,6 +215,7 @@ mod tests {
         let (list, logins) = (Arc::new(list()), Logins::default());
         assert_eq!(logins.ask(&list, b"clear", b"s3cret"), Some(true));
         assert_eq!(logins.ask(&list, b"clear", b"s3cre"), Some(false));
+        assert_eq!(logins.ask(&list, b"none", b""), Some(false));
         assert_eq!(logins.ask(&list, b"nobody", b""), Some(false));
         assert!(!logins.has_claim());
         assert_eq!(list.groups(b"tiger"), ["cats", "all"]);

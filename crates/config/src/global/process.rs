@@ -92,7 +92,12 @@ pub(super) const KEYWORDS: &[Entry] = &[
     })
     .spare(),
     Entry::new("node", ONE, "The node's name on the statistics page", |g, a| {
-        g.node = Some(a.text("a name")?);
+        let name = a.word("a name")?;
+        if !name.text.bytes().all(|c| c.is_ascii_alphanumeric() || matches!(c, b'.' | b'-' | b'_')) {
+            let message = format!("'{}' cannot name a node", name.text);
+            return a.wrong(name, message, "use letters, digits, '.', '-' and '_'");
+        }
+        g.node = Some(name.text.clone());
         Ok(())
     }),
     Entry::new("description", SOME, "Free text on the statistics page", |g, a| {
@@ -160,14 +165,18 @@ pub(super) const KEYWORDS: &[Entry] = &[
         "default-path",
         between(1, 2),
         "Directory that relative paths in the configuration start from",
-        |_, a| {
+        |g, a| {
             let origin = a.peek().is_some_and(|w| w.text == "origin");
             let path =
                 match a.choice("a starting point", &[("current", 0), ("config", 1), ("parent", 2), ("origin", 3)])? {
                     0 => DefaultPath::Current,
                     1 => DefaultPath::Config,
                     2 => DefaultPath::Parent,
-                    _ => DefaultPath::Origin(PathBuf::from(a.text("a directory")?)),
+                    _ => {
+                        let Spanned { value, span } = a.spanned("a directory")?;
+                        g.default_path_origins.push(Spanned { value: PathBuf::from(&value), span });
+                        DefaultPath::Origin(PathBuf::from(value))
+                    }
                 };
             if !origin {
                 a.unexpected(&[])?;

@@ -12,12 +12,14 @@ type Entry = Keyword<Global>;
 
 pub(super) const KEYWORDS: &[Entry] = &[
     Entry::new("crt-base", ONE, "Directory of certificates given by relative paths", |g, a| {
+        a.only_once(g.crt_base.is_some())?;
         let base = PathBuf::from(a.text("a directory")?);
         g.crt_base = Some(base.clone());
         a.around.crt_base = Some(base);
         Ok(())
     }),
     Entry::new("ca-base", ONE, "Directory of authorities' files given by relative paths", |g, a| {
+        a.only_once(g.ca_base.is_some())?;
         let base = PathBuf::from(a.text("a directory")?);
         g.ca_base = Some(base.clone());
         a.around.ca_base = Some(base);

@@ -422,7 +422,8 @@ fn streams(tune: &mut H2Tune, args: &mut Args<'_>) -> Parsed {
 
 /// Sets the number of bytes of a ClientHello that are captured; 0 captures nothing.
 fn capture(global: &mut Global, args: &mut Args<'_>) -> Parsed {
-    global.tune.ssl_capture = args.number("a number of bytes", 0..=i32::MAX as u32)?;
+    args.only_once(global.tune.ssl_capture.is_some())?;
+    global.tune.ssl_capture = Some(args.number("a number of bytes", 0..=i32::MAX as u32)?);
     Ok(())
 }
 

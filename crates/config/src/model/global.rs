@@ -59,6 +59,8 @@ pub struct Global {
     pub log_send_hostname: Option<Option<String>>,
     /// `h2-workaround-bogus-websocket-clients`.
     pub h2_no_websockets: bool,
+    /// The directories that lines of `default-path origin` name.
+    pub default_path_origins: Vec<Spanned<PathBuf>>,
     /// `node`.
     pub node: Option<String>,
     /// `description`.
@@ -162,7 +164,7 @@ pub struct Tune {
     /// `tune.ssl.cachesize`: sessions kept for `no-tls-tickets`; default 20000.
     pub ssl_cachesize: u32,
     /// `tune.ssl.capture-buffer-size`; 0 captures nothing.
-    pub ssl_capture: u32,
+    pub ssl_capture: Option<u32>,
     /// `tune.ssl.lifetime`; default 300 s.
     pub ssl_lifetime: Duration,
     /// `tune.idle-pool.shared`, accepted for its meaning of 0/1.
@@ -194,7 +196,7 @@ impl Default for Tune {
             h2_be: H2Tune::default(),
             h2_header_table_size: 4096,
             ssl_cachesize: 20000,
-            ssl_capture: 0,
+            ssl_capture: None,
             ssl_lifetime: Duration::from_secs(300),
             idle_pool_shared: true,
             listener_multi_queue: true,

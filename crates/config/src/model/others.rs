@@ -20,7 +20,7 @@ pub struct Userlist {
 #[allow(missing_docs)]
 pub struct User {
     pub name: String,
-    /// A crypt(3) hash, or clear text if `insecure`.
+    /// A crypt(3) hash, or clear text if `insecure`; if it is empty, the user can never log in.
     pub password: String,
     pub insecure: bool,
     pub groups: Vec<String>,
@@ -72,6 +72,8 @@ pub struct Peers {
     pub name: String,
     pub peers: Vec<(String, String)>,
     pub tables: Vec<Line>,
+    /// Whether there is a `bind` line.
+    pub bound: bool,
 }
 
 /// `crt-store`.

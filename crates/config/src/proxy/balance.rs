@@ -223,6 +223,15 @@ fn hash_type(draft: &mut Draft, args: &mut Args<'_>) -> Parsed {
     Ok(())
 }
 
+/// The text of an attribute of a cookie, all of whose characters are `allowed`.
+fn attribute(args: &mut Args<'_>, what: &str, allowed: impl Fn(char) -> bool) -> Parsed<String> {
+    let word = args.word(what)?;
+    match word.text.chars().find(|c| !allowed(*c)) {
+        Some(wrong) => args.wrong(word, format!("{wrong:?} cannot be in {what} of a cookie"), "remove it"),
+        None => Ok(word.text.clone()),
+    }
+}
+
 const COOKIE_WORDS: &[&str] = &[
     "rewrite", "insert", "prefix", "indirect", "nocache", "postonly", "preserve", "httponly", "secure", "domain",
     "maxidle", "maxlife", "dynamic", "attr",
@@ -246,8 +255,11 @@ fn cookie(draft: &mut Draft, args: &mut Args<'_>) -> Parsed {
                 cookie.dynamic = true;
                 args.diagnostics().notice(word.span, "'dynamic' has no effect: give each server its cookie");
             }
-            "domain" => cookie.domains.push(args.text("a domain")?),
-            "attr" => cookie.attrs.push(args.text("an attribute")?),
+            "domain" => cookie
+                .domains
+                .push(attribute(args, "a domain", |c| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_'))?),
+            // More attributes, or even header fields, would begin behind one of these.
+            "attr" => cookie.attrs.push(attribute(args, "an attribute", |c| !c.is_ascii_control() && c != ';')?),
             "maxidle" => cookie.maxidle = Some(args.time_in_unit("a time", std::time::Duration::from_secs(1))?),
             "maxlife" => cookie.maxlife = Some(args.time_in_unit("a time", std::time::Duration::from_secs(1))?),
             _ => {

@@ -55,6 +55,7 @@ pub(super) const KEYWORDS: &[Entry] = &[
     })
     .at(FRONT),
     Entry::new("id", ONE, "Number of the proxy in statistics", |d, a| {
+        a.only_once(d.proxy.id.is_some())?;
         d.proxy.id = Some(a.number("a proxy's number", 1..=i32::MAX as u32)?);
         Ok(())
     })

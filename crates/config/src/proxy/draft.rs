@@ -85,8 +85,14 @@ impl Draft {
         draft
     }
 
-    /// Whether the keyword is allowed in this kind of section.
-    pub(crate) fn allows(&mut self, keyword: &'static Keyword<Draft>, span: Span, around: &mut Surroundings) -> Parsed {
+    /// Whether the keyword is allowed in this kind of section. One that is ignored with a warning acts on the draft that is
+    /// returned, which is dropped.
+    pub(crate) fn allows(
+        &mut self,
+        keyword: &'static Keyword<Draft>,
+        span: Span,
+        around: &mut Surroundings,
+    ) -> Parsed<Option<Draft>> {
         let defaults = self.place.has(Places::DEFAULTS);
         let allowed = if self.proxy.service.is_some() {
             super::service::has(keyword)
@@ -99,7 +105,7 @@ impl Draft {
         if allowed {
             self.seen.insert(keyword.name, span);
             self.order(keyword.name, span, around);
-            return Ok(());
+            return Ok(None);
         }
         let (name, section) = (keyword.name, self.section());
         let places = place_names(keyword.places).join(", ");
@@ -112,13 +118,13 @@ impl Draft {
         let strict = self.proxy.service.is_some() || keyword.places.has(Places::SERVICE);
         if defaults || strict || refused_in_wrong_place(name) {
             around.diagnostics.error(span, format!("'{name}' is not allowed in a '{section}' section")).hint(hint);
-        } else {
-            around
-                .diagnostics
-                .warning(span, format!("'{name}' is ignored because a '{section}' section has no use for it"))
-                .hint(hint);
+            return Err(Reported);
         }
-        Err(Reported)
+        around
+            .diagnostics
+            .warning(span, format!("'{name}' is ignored because a '{section}' section has no use for it"))
+            .hint(hint);
+        Ok(Some(Draft::new(self.proxy.name.clone(), self.proxy.kind, self.place, self.proxy.span)))
     }
 
     /// Warns if this rule is evaluated before rules above it: rules are evaluated kind by kind, whatever the order of

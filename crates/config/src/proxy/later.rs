@@ -15,6 +15,7 @@ const MAIL: &str = "no mail is sent; changes of state are logged";
 
 pub(super) const KEYWORDS: &[Entry] = &[
     Entry::new("stick-table", SOME, "A table with counters and servers by client, or by another key", |d, a| {
+        a.only_once(d.proxy.stick_table.is_some())?;
         d.proxy.stick_table = Some(a.rest());
         Ok(())
     })

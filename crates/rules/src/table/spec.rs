@@ -24,6 +24,8 @@ pub struct TableSpec {
     pub server_key_is_address: bool,
     /// What entries store.
     pub schema: Schema,
+    /// Data that the line names more than once, each time but the first.
+    pub repeated: Vec<TableError>,
 }
 
 impl Default for TableSpec {
@@ -36,6 +38,7 @@ impl Default for TableSpec {
             peers: None,
             server_key_is_address: false,
             schema: Schema::default(),
+            repeated: Vec::new(),
         }
     }
 }
@@ -135,11 +138,14 @@ impl TableSpec {
                 }
                 "store" => {
                     let list = value("types of data")?;
-                    store(&mut spec.schema, &list.text).map_err(|(message, hint)| TableError {
-                        span: list.span,
-                        message,
-                        hint,
-                    })?;
+                    let problem = |(message, hint)| TableError { span: list.span, message, hint };
+                    let repeated = store(&mut spec.schema, &list.text).map_err(problem)?;
+                    spec.repeated.extend(repeated.into_iter().map(|name| {
+                        problem((
+                            format!("`{name}` is stored already: the first time counts"),
+                            Some("name it once".into()),
+                        ))
+                    }));
                 }
                 other => {
                     return fail(
@@ -174,8 +180,9 @@ const ARRAYS: &[(Data, &[Data])] = &[
     (Data::GpcRate, &[Data::Gpc0Rate, Data::Gpc1Rate]),
 ];
 
-/// Parses `gpc0,conn_rate(10s),gpc_rate(2,1m)`.
-fn store(schema: &mut Schema, list: &str) -> Result<(), (String, Option<String>)> {
+/// Parses `gpc0,conn_rate(10s),gpc_rate(2,1m)`. Returns what is stored already.
+fn store<'l>(schema: &mut Schema, list: &'l str) -> Result<Vec<&'l str>, (String, Option<String>)> {
+    let mut repeated = Vec::new();
     for item in split_items(list) {
         let (name, args) = match item.split_once('(') {
             Some((name, args)) => (name, args.strip_suffix(')').unwrap_or(args)),
@@ -205,10 +212,10 @@ fn store(schema: &mut Schema, list: &str) -> Result<(), (String, Option<String>)
             Some(_) => return Err((format!("`{name}` needs a period in parentheses, such as {name}(10s)"), None)),
         };
         if !schema.store(data, period, len) {
-            return Err((format!("`{name}` is stored already"), None));
+            repeated.push(name);
         }
     }
-    Ok(())
+    Ok(repeated)
 }
 
 /// Splits at commas outside parentheses.

@@ -141,7 +141,7 @@ pub(crate) fn acceptor(
     Some(Acceptor {
         live,
         strict_sni,
-        capture: settings.global.tune.ssl_capture as usize,
+        capture: settings.global.tune.ssl_capture.unwrap_or(0) as usize,
         share: 0,
         max_wait: settings.global.crypto.max_wait.unwrap_or(line::MAX_WAIT),
     })
