@@ -4,20 +4,96 @@ use crate::{
     address,
     args::{Args, Parsed, Reported},
     keyword::{Keyword, NONE, ONE, Support, Table},
-    model::{Account, Bind, BindTls, TlsVersion},
+    model::{Account, Bind, BindTls, ListenAddress, TlsVersion},
     proxy::based,
-    span::Spanned,
+    span::{Span, Spanned},
     tls,
 };
 
 type Entry = Keyword<BindDraft>;
 
 /// A `bind` line being read: whether the TLS settings count is known only at its end, by `ssl`.
+#[derive(Clone)]
 pub(crate) struct BindDraft {
     bind: Bind,
     tls: BindTls,
     ssl: bool,
 }
+
+impl BindDraft {
+    pub(crate) fn new(addresses: Vec<Spanned<ListenAddress>>, span: Span) -> BindDraft {
+        BindDraft { bind: Bind::new(addresses, span), tls: BindTls::default(), ssl: false }
+    }
+
+    /// Makes it listen on one address.
+    pub(crate) fn listen(&mut self, address: ListenAddress, span: Span) {
+        self.bind.addresses = vec![Spanned { value: address, span }];
+        self.bind.span = span;
+    }
+
+    /// Completes it: the TLS settings count with `ssl`.
+    pub(crate) fn finish(self, args: &mut Args<'_>) -> Parsed<Bind> {
+        let BindDraft { mut bind, tls, ssl } = self;
+        if ssl {
+            if tls.crt.is_empty() && tls.crt_list.is_empty() {
+                args.error("'bind' with 'ssl' has no certificate").hint("add 'crt FILE' or 'crt-list FILE'");
+                return Err(Reported);
+            }
+            bind.tls = Some(tls);
+        } else if !tls.crt.is_empty() || !tls.crt_list.is_empty() {
+            let span = args.span;
+            args.diagnostics()
+                .warning(span, "this 'bind' line has certificates but not 'ssl': it is served in clear text")
+                .hint("add 'ssl' to serve TLS");
+        }
+        Ok(bind)
+    }
+}
+
+/// The settings that matter where peers listen; the TLS settings, and those of the socket.
+pub(crate) static MEANT_FOR_PEERS: [&str; 41] = [
+    "backlog",
+    "interface",
+    "mss",
+    "tcp-ut",
+    "tfo",
+    "transparent",
+    "v4v6",
+    "v6only",
+    "name",
+    "id",
+    "ssl",
+    "crt",
+    "crt-list",
+    "ca-file",
+    "ca-verify-file",
+    "crl-file",
+    "ca-ignore-err",
+    "crt-ignore-err",
+    "ciphers",
+    "ciphersuites",
+    "curves",
+    "ecdhe",
+    "force-tlsv12",
+    "force-tlsv13",
+    "no-sslv3",
+    "no-tlsv10",
+    "no-tlsv11",
+    "no-tlsv12",
+    "no-tlsv13",
+    "ssl-min-ver",
+    "ssl-max-ver",
+    "no-tls-tickets",
+    "tls-tickets",
+    "prefer-client-ciphers",
+    "strict-sni",
+    "no-strict-sni",
+    "tls-ticket-keys",
+    "verify",
+    "guid-prefix",
+    "defer-accept",
+    "no-alpn",
+];
 
 /// Every setting of a `bind` line.
 pub(crate) static TABLE: Table<BindDraft> = Table::new("bind", &[SOCKET, TLS]);
@@ -279,31 +355,24 @@ const INSTEAD_OF_SIGNING: &str = "give the certificates with 'crt' or 'crt-list'
 
 /// `ADDRESS[,ADDRESS...] SETTINGS...`.
 pub(crate) fn parse(args: &mut Args<'_>) -> Parsed<Bind> {
+    parse_from(BindDraft::new(Vec::new(), args.span), args)
+}
+
+/// As [`parse`], on top of other settings.
+pub(crate) fn parse_from(mut draft: BindDraft, args: &mut Args<'_>) -> Parsed<Bind> {
     let word = args.word("an address")?;
     let mut addresses = Vec::new();
     for part in word.text.split(',') {
         let value = address::listen(args, word, part)?;
         addresses.push(Spanned { value, span: word.span });
     }
-    let mut draft = BindDraft { bind: Bind::new(addresses, args.span), tls: BindTls::default(), ssl: false };
+    draft.bind.addresses = addresses;
+    draft.bind.span = args.span;
     args.around.on_bind = true;
     let settings = settings(&TABLE, &mut draft, args);
     args.around.on_bind = false;
     settings?;
-    let BindDraft { mut bind, tls, ssl } = draft;
-    if ssl {
-        if tls.crt.is_empty() && tls.crt_list.is_empty() {
-            args.error("'bind' with 'ssl' has no certificate").hint("add 'crt FILE' or 'crt-list FILE'");
-            return Err(Reported);
-        }
-        bind.tls = Some(tls);
-    } else if !tls.crt.is_empty() || !tls.crt_list.is_empty() {
-        let span = args.span;
-        args.diagnostics()
-            .warning(span, "this 'bind' line has certificates but not 'ssl': it is served in clear text")
-            .hint("add 'ssl' to serve TLS");
-    }
-    Ok(bind)
+    draft.finish(args)
 }
 
 /// Reads `NAME [VALUE...]` pairs until the line ends, reporting every one that is wrong.

@@ -62,12 +62,20 @@ pub struct Env<'a> {
     pub files: &'a dyn Files,
     /// The name of the local peer: `-L`, or the host's name.
     pub local_peer: String,
+    /// Whether that is `-L`, which then takes precedence over `localpeer`.
+    pub names_peer: bool,
     /// Whether `.diag` lines are reported: `-dD`.
     pub diagnostic_mode: bool,
 }
 
 impl Default for Env<'_> {
     fn default() -> Self {
-        Env { variables: BTreeMap::new(), files: &NoFiles, local_peer: "localhost".into(), diagnostic_mode: false }
+        Env {
+            variables: BTreeMap::new(),
+            files: &NoFiles,
+            local_peer: "localhost".into(),
+            names_peer: false,
+            diagnostic_mode: false,
+        }
     }
 }

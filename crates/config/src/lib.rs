@@ -22,6 +22,7 @@ pub mod manual;
 pub mod model;
 mod name;
 mod others;
+mod peers;
 mod proxy;
 mod reading;
 mod render;

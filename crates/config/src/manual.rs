@@ -3,7 +3,7 @@
 use crate::{
     bind, cache, chain, global,
     keyword::{Arity, Keyword, Places, Support, Table},
-    others, proxy, server,
+    others, peers, proxy, server,
 };
 use std::{fmt::Write, sync::OnceLock};
 
@@ -46,7 +46,7 @@ fn collect() -> Vec<Entry> {
     add(&mut all, &others::USERLIST);
     add(&mut all, &others::PROGRAM);
     add(&mut all, &others::RESOLVERS);
-    add(&mut all, &others::PEERS);
+    add(&mut all, &peers::TABLE);
     add(&mut all, &others::CRT_STORE);
     add(&mut all, &others::HTTP_ERRORS);
     add(&mut all, &cache::TABLE);

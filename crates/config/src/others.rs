@@ -1,10 +1,10 @@
-//! The smaller sections: userlist, resolvers, peers, crt-store, http-errors, and those without effect.
+//! The smaller sections: userlist, resolvers, crt-store, http-errors, and those without effect.
 
 use crate::{
     address,
     args::{Args, Parsed, Reported},
     keyword::{ANYTHING, Keyword, NONE, ONE, SOME, Table, at_least, exactly},
-    model::{Account, CrtStore, ExternalProgram, Peers, Resolvers, User, Userlist},
+    model::{Account, CrtStore, ExternalProgram, Resolvers, User, Userlist},
     proxy::{HttpErrors, errorfile},
     sections::Section,
     span::{Span, Spanned},
@@ -176,50 +176,6 @@ pub(crate) static RESOLVERS: Table<Resolvers> = Table::new(
         .spare(),
     ]],
 );
-
-pub(crate) static PEERS: Table<Peers> = Table::new(
-    "peers",
-    &[&[
-        Keyword::<Peers>::new("peer", at_least(1), "A peer and its address", |p, a| {
-            let name = a.text("a peer's name")?;
-            let address = a.take().map(|w| w.text.clone()).unwrap_or_default();
-            a.rest();
-            p.peers.push((name, address));
-            Ok(())
-        })
-        .notice(TABLES),
-        Keyword::<Peers>::new("server", at_least(1), "A peer with the settings of a server", |p, a| {
-            let name = a.text("a peer's name")?;
-            let address = a.take().map(|w| w.text.clone()).unwrap_or_default();
-            a.rest();
-            p.peers.push((name, address));
-            Ok(())
-        })
-        .notice(TABLES),
-        Keyword::<Peers>::new("bind", SOME, "Where peers connect to", |p, a| {
-            a.only_once(p.bound)?;
-            p.bound = true;
-            Ok(())
-        })
-        .notice(TABLES),
-        Keyword::<Peers>::accepted("default-bind", ANYTHING, "Settings of that address", TABLES),
-        Keyword::<Peers>::accepted("default-server", ANYTHING, "Settings of peers", TABLES),
-        Keyword::<Peers>::accepted("disabled", NONE, "Peers are not spoken to", TABLES).spare(),
-        Keyword::<Peers>::accepted("disable", NONE, "Peers are not spoken to", TABLES),
-        Keyword::<Peers>::accepted("enabled", NONE, "Undoes 'disabled'", TABLES).spare(),
-        Keyword::<Peers>::accepted("enable", NONE, "Undoes 'disabled'", TABLES),
-        Keyword::<Peers>::accepted("log", SOME, "Where their connections are logged", TABLES),
-        Keyword::<Peers>::accepted("shards", ONE, "How many peers share the keys", TABLES),
-        Keyword::<Peers>::new("table", SOME, "A stick table", |p, a| {
-            let line = a.rest();
-            p.tables.push(line);
-            Ok(())
-        })
-        .notice(TABLES),
-    ]],
-);
-
-const TABLES: &str = "tables are not sent to peers";
 
 pub(crate) static CRT_STORE: Table<CrtStore> = Table::new(
     "crt-store",

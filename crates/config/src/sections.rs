@@ -13,6 +13,7 @@ use crate::{
     },
     name::valid_name,
     others,
+    peers::{self, PeersDraft},
     proxy::{self, Draft, HttpErrors},
     span::{Span, Word},
     surroundings::Surroundings,
@@ -86,7 +87,7 @@ pub(crate) enum Section {
     Proxy(Box<Draft>),
     Userlist(Userlist),
     Resolvers(Box<Resolvers>),
-    Peers(Peers),
+    Peers(Box<PeersDraft>),
     CrtStore(CrtStore),
     HttpErrors(HttpErrors),
     Cache(CacheSection),
@@ -184,7 +185,11 @@ impl Sections {
             "global" => Section::Global,
             "userlist" => Section::Userlist(Userlist { name, ..Userlist::default() }),
             "resolvers" => Section::Resolvers(Box::new(Resolvers::new(name, span))),
-            "peers" => Section::Peers(Peers { name, ..Peers::default() }),
+            "peers" => {
+                around.has_peers = true;
+                let local = self.global.localpeer.as_deref().unwrap_or_default();
+                Section::Peers(Box::new(PeersDraft::new(name, local, span)))
+            }
             "crt-store" => Section::CrtStore(CrtStore { name, ..CrtStore::default() }),
             "service" => {
                 let base = self.defaults.last();
@@ -355,7 +360,7 @@ impl Sections {
             Section::Resolvers(resolvers) => {
                 dispatch(&others::RESOLVERS, resolvers.as_mut(), words, around, |_, _, _, _| Ok(None))
             }
-            Section::Peers(peers) => dispatch(&others::PEERS, peers, words, around, |_, _, _, _| Ok(None)),
+            Section::Peers(peers) => dispatch(&peers::TABLE, peers.as_mut(), words, around, |_, _, _, _| Ok(None)),
             Section::CrtStore(store) => dispatch(&others::CRT_STORE, store, words, around, |_, _, _, _| Ok(None)),
             Section::HttpErrors(errors) => dispatch(&others::HTTP_ERRORS, errors, words, around, |_, _, _, _| Ok(None)),
             Section::Cache(cache) => dispatch(&cache::TABLE, cache, words, around, |_, _, _, _| Ok(None)),
@@ -386,7 +391,7 @@ impl Sections {
                 self.userlists.push(list);
             }
             Section::Resolvers(resolvers) => self.resolvers.push(*resolvers),
-            Section::Peers(peers) => self.peers.push(peers),
+            Section::Peers(draft) => self.peers.push(peers::end(*draft, around)),
             Section::CrtStore(store) => self.crt_stores.push(store),
             Section::HttpErrors(errors) => self.http_errors.push(errors),
             Section::Cache(cache) => {

@@ -240,7 +240,7 @@ const CHECK: &[Entry] = &[
     ),
 ];
 
-const TLS: &[Entry] = &[
+pub(crate) const TLS: &[Entry] = &[
     Entry::new("ssl", NONE, "Connections to the server use TLS", |s, _| {
         s.tls.get_or_insert_default();
         s.no_ssl = false;

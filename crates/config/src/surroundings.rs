@@ -24,6 +24,10 @@ pub(crate) struct Surroundings {
     /// The word that started the section.
     pub(crate) section_kind: &'static str,
     pub(crate) line: u32,
+    /// Whether a `peers` section was read: the name of this peer cannot change any more.
+    pub(crate) has_peers: bool,
+    /// Whether this peer's name was given on the command line.
+    pub(crate) named_peer: bool,
     /// Whether a `bind` line is being parsed.
     pub(crate) on_bind: bool,
     /// Whether `.diag` lines are shown (`-dD`).
@@ -78,6 +82,8 @@ impl Surroundings {
             file_name: String::new(),
             section: String::new(),
             section_kind: "",
+            has_peers: false,
+            named_peer: env.names_peer,
             line: 0,
             on_bind: false,
             diagnostic_mode: env.diagnostic_mode,

@@ -64,7 +64,13 @@ pub fn environment(flags: &Flags) -> Env<'static> {
     if flags.master {
         variables.insert("HAPROXY_MWORKER".into(), "1".into());
     }
-    Env { variables, files: &read_file, local_peer, diagnostic_mode: flags.diagnostic_mode }
+    Env {
+        variables,
+        files: &read_file,
+        local_peer,
+        names_peer: flags.local_peer.is_some(),
+        diagnostic_mode: flags.diagnostic_mode,
+    }
 }
 
 fn read_file(path: &Path) -> std::io::Result<Vec<u8>> {
@@ -157,10 +163,9 @@ fn lines(config: &Config, diagnostics: &Diagnostics, chosen: fn(Severity) -> boo
 /// Whether there is any listener: a proxy that is not disabled, a stats socket, or this peer of a `peers` section. The
 /// last two count as listeners in HAProxy, which starts with only one of them.
 pub fn has_listener(config: &Config) -> bool {
-    let local = config.global.localpeer.as_deref();
     config.proxies.iter().any(|p| !p.disabled && !p.binds.is_empty())
         || !config.global.stats_sockets.is_empty()
-        || config.peers.iter().flat_map(|section| &section.peers).any(|(name, _)| Some(name.as_str()) == local)
+        || config.peers.iter().any(|section| !section.disabled && !section.binds.is_empty())
 }
 
 #[cfg(test)]

@@ -17,6 +17,7 @@ mod log;
 #[cfg(test)]
 mod model;
 mod observe;
+mod peers;
 mod process;
 mod route;
 mod rules;
@@ -33,6 +34,7 @@ pub use observe::{
     pace, past, snapshot,
     snapshot::Snapshot,
 };
+pub use peers::{PeerView, PeersView, SharedTableView};
 pub use penstock_cache::{Cache, EntryView};
 pub use penstock_tls::store as certificates;
 pub use process::{

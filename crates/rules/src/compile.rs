@@ -150,18 +150,25 @@ impl<'a> Compiler<'a> {
             linker.userlists.insert(list.name.clone(), Arc::new(Userlist::new(list, diagnostics)));
         }
         let servers_stick = stick::tables_with_servers(config);
-        for proxy in &config.proxies {
-            let Some(line) = &proxy.stick_table else { continue };
-            match TableSpec::parse(&mut Words::new(line)) {
+        let is_active = |name: &String| config.peers.iter().any(|section| section.name == *name && !section.disabled);
+        let of_proxies =
+            config.proxies.iter().filter_map(|proxy| Some((proxy.name.clone(), None, proxy.stick_table.as_ref()?)));
+        let of_peers = config.peers.iter().flat_map(|section| {
+            let tables = section.tables.iter();
+            tables.map(|(name, line)| (format!("{}/{}", section.name, name.text), Some(section.name.as_str()), line))
+        });
+        for (name, section, line) in of_proxies.chain(of_peers) {
+            match TableSpec::parse_of(&mut Words::new(line), section) {
                 Ok(mut spec) => {
                     for again in &spec.repeated {
                         diagnostics.warning(again.span, again.message.clone()).hint.clone_from(&again.hint);
                     }
-                    if servers_stick.contains(proxy.name.as_str()) {
+                    if servers_stick.contains(name.as_str()) {
                         spec.schema.store(Data::ServerId, 0, 1);
-                        spec.schema.store(Data::ServerKey, 0, 0);
+                        spec.schema.store(Data::ServerKey, 0, 1);
                     }
-                    linker.tables.insert(proxy.name.clone(), Arc::new(StickTable::new(&proxy.name, spec)));
+                    spec.peers = spec.peers.filter(is_active);
+                    linker.tables.insert(name.clone(), Arc::new(StickTable::new(&name, spec)));
                 }
                 Err(error) => diagnostics.error(error.span, error.message).hint = error.hint,
             }

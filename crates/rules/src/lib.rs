@@ -60,7 +60,7 @@ pub use problem::Problem;
 pub use regexes::Regex;
 pub use rules::{Rule, Rules};
 pub use sample::{Fetched, Missing};
-pub use stick::StickRule;
+pub use stick::{StickRule, Stuck};
 pub use tls_facts::{Captured, PeerCertificate, TlsFacts};
 pub use userlist::{Claim, Logins, Userlist};
 pub use value::{Type, Value, parse_int, write_int};

@@ -31,21 +31,34 @@ pub struct StickRule {
     pub span: Span,
 }
 
+/// A server as a table remembers it. The name or address comes first: a peer may have other numbers.
+#[derive(Clone, Debug)]
+pub struct Stuck {
+    /// Its number, 0 for none.
+    pub id: u32,
+    /// Its name, or its address.
+    pub key: Option<Arc<str>>,
+    /// Whether that is its address.
+    pub is_address: bool,
+}
+
 impl StickRule {
-    /// The number of the server that the request sticks to. Counts as a use of the entry.
-    pub fn find(&self, ctx: &Context<'_>) -> Option<u32> {
+    /// The server that the request sticks to. Counts as a use of the entry.
+    pub fn find(&self, ctx: &Context<'_>) -> Option<Stuck> {
         if !self.matches || self.condition.holds(ctx) != Answer::Yes {
             return None;
         }
         let now = ctx.now.mono;
         let entry = self.table.lookup(self.expr.eval(ctx).ok()?, now)?;
         self.table.touch(&entry, now);
-        let id = self.table.value(&entry, Data::ServerId, 0, now)?;
-        u32::try_from(id).ok().filter(|id| *id != 0)
+        let id = self.table.value(&entry, Data::ServerId, 0, now).and_then(|id| u32::try_from(id).ok()).unwrap_or(0);
+        let key = self.table.server_key(&entry);
+        (id != 0 || key.is_some()).then_some(Stuck { id, key, is_address: self.table.spec.server_key_is_address })
     }
 
-    /// Stores the server under the key. To be called for rules of the current direction, once a server is chosen.
-    pub fn store(&self, ctx: &Context<'_>, server_id: u32) {
+    /// Stores the server under the key: its number, and its name or address. To be called for rules of the current direction, once a server
+    /// is chosen.
+    pub fn store(&self, ctx: &Context<'_>, server_id: u32, name: &str, address: impl Fn() -> Option<String>) {
         if self.condition.holds(ctx) != Answer::Yes {
             return;
         }
@@ -53,7 +66,8 @@ impl StickRule {
         match self.expr.eval(ctx) {
             Ok(key) => {
                 if let Some(entry) = self.table.get_or_insert(key, now) {
-                    self.table.set(&entry, Data::ServerId, 0, server_id.into());
+                    let address = self.table.spec.server_key_is_address.then(address).flatten();
+                    self.table.set_server(&entry, server_id, address.as_deref().unwrap_or(name));
                 }
             }
             Err(Missing::Absent | Missing::NotYet) => {}

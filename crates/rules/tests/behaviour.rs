@@ -129,13 +129,13 @@ fn a_request_sticks_to_the_server_it_was_given() {
     let [on, store] = &compiled.rules[ProxyId(0)].stick[..] else { panic!("two rules") };
     assert!(on.matches && on.stores_request && store.stores_response && !store.matches);
     let mut stage = Stage::request("GET / HTTP/1.1\r\nHost: h\r\nCookie: id=x\r\n\r\n");
-    assert_eq!(stage.with(|ctx| on.find(ctx)), None);
-    stage.with(|ctx| on.store(ctx, 2));
-    assert_eq!(stage.with(|ctx| on.find(ctx)), Some(2));
+    assert_eq!(stage.with(|ctx| on.find(ctx)).map(|stuck| stuck.id), None);
+    stage.with(|ctx| on.store(ctx, 2, "s2", || None));
+    assert_eq!(stage.with(|ctx| on.find(ctx)).map(|stuck| stuck.id), Some(2));
     let mut other = Stage::request("GET / HTTP/1.1\r\nHost: h\r\nCookie: id=y\r\n\r\n");
-    assert_eq!(other.with(|ctx| on.find(ctx)), None);
+    assert_eq!(other.with(|ctx| on.find(ctx)).map(|stuck| stuck.id), None);
     stage.now.mono += 60_000;
-    assert_eq!(stage.with(|ctx| on.find(ctx)), None, "expired");
+    assert_eq!(stage.with(|ctx| on.find(ctx)).map(|stuck| stuck.id), None, "expired");
 }
 
 #[test]

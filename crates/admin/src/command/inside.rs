@@ -1,6 +1,6 @@
 //! Commands that show the inside of the process: workers, descriptors, libraries, name servers, the crypto engine, variables.
 
-use super::{Answer, Executor, Piece, caches};
+use super::{Answer, Executor, Piece, caches, peers};
 use penstock_config::{Line, Span, Word};
 use penstock_control::Inside;
 use penstock_engine::{Class, ClassCounters};
@@ -17,6 +17,7 @@ impl Executor {
             Inside::Caches { json } => caches::show(&self.handle, json),
             Inside::Descriptors { number, json } => descriptors(number, json),
             Inside::Libraries { json } => libraries(json),
+            Inside::Peers { section, dictionary, json } => peers::show(&self.handle, section, dictionary, json),
             Inside::Resolvers { name, json } => resolvers(&self.handle, name.as_deref(), json),
             Inside::Engine { json } => Answer::data(engine(&self.handle, json)),
             Inside::Line { json } => Answer::data(line(&self.handle, json)),

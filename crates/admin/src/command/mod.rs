@@ -12,6 +12,7 @@ mod info;
 mod inside;
 mod membership;
 mod patterns;
+mod peers;
 mod process;
 mod servers;
 mod sessions;

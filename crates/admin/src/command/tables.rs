@@ -3,7 +3,6 @@
 use super::{Answer, Executor, Piece};
 use penstock_config::bytes_of;
 use penstock_control::{Level, Severity, Tables};
-use penstock_proxy::Handle;
 use penstock_rules::table::{Data, DataKind, Entry, Filter, KeyError, Millis, Operator, Removal, SHOWN, StickTable};
 use serde_json::{Map, Value as Json, json};
 use std::sync::Arc;
@@ -59,7 +58,7 @@ impl Executor {
     }
 
     fn show_table(&self, table: Arc<StickTable>, words: &[String], json: bool) -> Result<Answer, String> {
-        let (handle, now) = (self.handle.clone(), self.handle.table_time());
+        let now = self.handle.table_time();
         if json {
             return self.table_objects(table, words);
         }
@@ -67,14 +66,14 @@ impl Executor {
             Chosen::Key(key) => {
                 let Some(entry) = table.lookup_key(&key, now) else { return Ok(Answer::nothing()) };
                 let mut out = header(&table).into_bytes();
-                line(&handle, &table, &entry, now, &mut out);
+                line(&table, &entry, now, &mut out);
                 return Ok(Answer::data(out));
             }
             Chosen::Number(number) => {
                 return Ok(Answer::beside("table", move |pieces| {
                     if let Some(entry) = table.sorted(now).iter().find(|entry| number_of(entry) == number) {
                         let mut out = header(&table).into_bytes();
-                        line(&handle, &table, entry, now, &mut out);
+                        line(&table, entry, now, &mut out);
                         pieces.give(Piece::Data(out));
                     }
                 }));
@@ -85,7 +84,7 @@ impl Executor {
             let mut out = header(&table).into_bytes();
             for some in table.sorted_if(now, |entry| table.meets(entry, &filters, now)).chunks(128) {
                 for entry in some {
-                    line(&handle, &table, entry, now, &mut out);
+                    line(&table, entry, now, &mut out);
                 }
                 if !pieces.give(Piece::Data(std::mem::take(&mut out))) {
                     return;
@@ -97,7 +96,7 @@ impl Executor {
 
     /// `show table ... json`: one object, whose entries are objects.
     fn table_objects(&self, table: Arc<StickTable>, words: &[String]) -> Result<Answer, String> {
-        let (handle, now) = (self.handle.clone(), self.handle.table_time());
+        let now = self.handle.table_time();
         let chosen = chosen(&table, words, SHOW_ARGUMENTS, "Showing keys from")?;
         Ok(Answer::beside("table", move |pieces| {
             let entries = match chosen {
@@ -114,7 +113,7 @@ impl Executor {
             for some in entries.chunks(128) {
                 for entry in some {
                     out.push_str(std::mem::replace(&mut separator, ","));
-                    out.push_str(&object(&handle, &table, entry, now).to_string());
+                    out.push_str(&object(&table, entry, now).to_string());
                 }
                 if !pieces.give(Piece::Data(std::mem::take(&mut out).into_bytes())) {
                     return;
@@ -246,11 +245,11 @@ fn number_of(entry: &Arc<Entry>) -> u64 {
     Arc::as_ptr(entry).addr() as u64
 }
 
-fn line(handle: &Handle, table: &StickTable, entry: &Arc<Entry>, now: Millis, out: &mut Vec<u8>) {
+fn line(table: &StickTable, entry: &Arc<Entry>, now: Millis, out: &mut Vec<u8>) {
     out.extend(format!("{:#x}: key=", number_of(entry)).bytes());
     table.spec.key.write(entry.key(), out);
     out.extend(format!(" use={} exp={}", entry.trackers(), table.expires_in(entry, now)).bytes());
-    each_value(handle, table, entry, now, |name, period, value| {
+    each_value(table, entry, now, |name, period, value| {
         let period = if period > 0 { format!("({period})") } else { String::new() };
         let value = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
         out.extend(format!(" {name}{period}={value}").bytes());
@@ -266,32 +265,24 @@ fn facts(table: &StickTable) -> Map<String, Json> {
     facts.as_object().cloned().unwrap_or_default()
 }
 
-fn object(handle: &Handle, table: &StickTable, entry: &Arc<Entry>, now: Millis) -> Json {
+fn object(table: &StickTable, entry: &Arc<Entry>, now: Millis) -> Json {
     let mut key = Vec::new();
     table.spec.key.write(entry.key(), &mut key);
     let mut object = json!({
         "id": format!("{:#x}", number_of(entry)), "key": String::from_utf8_lossy(&key), "use": entry.trackers(),
         "exp": table.expires_in(entry, now),
     });
-    each_value(handle, table, entry, now, |name, _, value| object[name] = value);
+    each_value(table, entry, now, |name, _, value| object[name] = value);
     object
 }
 
 /// Calls `show` with the name, the period of a rate, and the value of everything that an entry stores.
-fn each_value(
-    handle: &Handle,
-    table: &StickTable,
-    entry: &Arc<Entry>,
-    now: Millis,
-    mut show: impl FnMut(&str, Millis, Json),
-) {
+fn each_value(table: &StickTable, entry: &Arc<Entry>, now: Millis, mut show: impl FnMut(&str, Millis, Json)) {
     for &data in SHOWN {
         let Some((_, period, len)) = table.spec.schema.stored().find(|(stored, ..)| *stored == data) else { continue };
         let name = data.name();
         if data == Data::ServerKey {
-            let id = table.value(entry, Data::ServerId, 0, now).filter(|id| *id > 0);
-            let key = id.and_then(|id| handle.server_key(table, id));
-            show(name, 0, json!(key.as_deref().unwrap_or("-")));
+            show(name, 0, json!(table.server_key(entry).as_deref().unwrap_or("-")));
             continue;
         }
         for index in 0..len {

@@ -107,6 +107,14 @@ pub(super) const KEYWORDS: &[Entry] = &[
     }),
     Entry::new("localpeer", ONE, "Name of this process among peers", |g, a| {
         let name = a.text("a name")?;
+        let (span, named, late) = (a.span, a.around.named_peer, a.around.has_peers);
+        if named || late {
+            let why = if named { "'-L' names this peer" } else { "a 'peers' section comes before it" };
+            a.diagnostics()
+                .warning(span, format!("'localpeer' is ignored: {why}"))
+                .hint("remove one of the two, or move it up");
+            return Ok(());
+        }
         a.around.variables.insert("HAPROXY_LOCALPEER".into(), name.clone());
         g.localpeer = Some(name);
         Ok(())

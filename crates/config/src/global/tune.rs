@@ -295,12 +295,16 @@ pub(super) const WITHOUT_EFFECT: &[Entry] = &[
         "look-ups are not cached",
     )
     .spare(),
-    Entry::accepted(
+    Entry::new(
         "tune.peers.max-updates-at-once",
         ONE,
         "Largest number of updates sent to a peer in one round",
-        "tables are not sent to peers",
-    ),
+        |g, a| {
+            g.tune.peers_max_updates = a.number("a number of updates", 1..=i32::MAX as u32)?;
+            Ok(())
+        },
+    )
+    .spare(),
     Entry::accepted(
         "tune.pool-high-fd-ratio",
         ONE,

@@ -145,6 +145,8 @@ pub struct Tune {
     pub cli_max_payload_size: usize,
     /// `tune.comp.maxlevel`: 1 to 9; default 1.
     pub comp_maxlevel: u32,
+    /// `tune.peers.max-updates-at-once`; default 200.
+    pub peers_max_updates: u32,
     /// `tune.maxrewrite`; default 1024.
     pub maxrewrite: usize,
     /// `tune.http.maxhdr`; default 101.
@@ -187,6 +189,7 @@ impl Default for Tune {
             bufsize: 16384,
             cli_max_payload_size: 128 << 10,
             comp_maxlevel: 1,
+            peers_max_updates: 200,
             maxrewrite: 1024,
             http_maxhdr: 101,
             http_logurilen: 1024,

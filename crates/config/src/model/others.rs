@@ -1,7 +1,7 @@
 //! The smaller sections: user lists, resolvers, peers, certificate stores, programs.
 
-use super::Account;
-use crate::span::{Line, Span, Spanned};
+use super::{Account, Bind, ServerHost, ServerSettings};
+use crate::span::{Line, Span, Spanned, Word};
 use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 
 /// `userlist`.
@@ -65,15 +65,36 @@ impl Resolvers {
     }
 }
 
-/// `peers`: parsed so that references to it resolve. The protocol is not implemented.
+/// `peers`: processes that share stick tables.
 #[derive(Clone, Debug, Default)]
-#[allow(missing_docs)]
 pub struct Peers {
+    /// Its name.
     pub name: String,
-    pub peers: Vec<(String, String)>,
-    pub tables: Vec<Line>,
-    /// Whether there is a `bind` line.
-    pub bound: bool,
+    /// Where it begins.
+    pub span: Span,
+    /// Nothing is exchanged: `disabled`, or none of the peers is this process.
+    pub disabled: bool,
+    /// All peers, this process included.
+    pub peers: Vec<Peer>,
+    /// Where this process listens for the others.
+    pub binds: Vec<Bind>,
+    /// `table`: the name and the words after it.
+    pub tables: Vec<(Word, Line)>,
+}
+
+/// `peer`, or `server` in a `peers` section.
+#[derive(Clone, Debug)]
+pub struct Peer {
+    /// Its name.
+    pub name: String,
+    /// Where it was written.
+    pub span: Span,
+    /// Whether it is this process.
+    pub is_local: bool,
+    /// Where it listens: an IP address or a name, and a port. Without one it is not connected to.
+    pub address: Option<(ServerHost, u16)>,
+    /// The settings of a server, of which those of TLS matter.
+    pub settings: ServerSettings,
 }
 
 /// `crt-store`.

@@ -16,7 +16,7 @@ pub(super) const KEYWORDS: &[Entry] = &[
     ),
     Entry::accepted("log-proto", ONE, "Framing of lines to a log server", "logs go out over UDP and unix sockets"),
     Entry::accepted("log-bufsize", ONE, "Buffer for lines to a log server", "logs go out over UDP and unix sockets"),
-    Entry::accepted("shard", ONE, "Share of the keys that a peer receives", "tables are not sent to peers"),
+    Entry::accepted("shard", ONE, "Share of the keys that a peer receives", "every peer gets every key"),
     Entry::accepted("check-reuse-pool", NONE, "Lets health checks use idle connections", "each check opens its own"),
     Entry::accepted(
         "no-check-reuse-pool",

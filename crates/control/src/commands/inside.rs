@@ -37,6 +37,15 @@ pub enum Inside {
         /// As JSON.
         json: bool,
     },
+    /// Shows the peers of one section or of all.
+    Peers {
+        /// The section.
+        section: Option<String>,
+        /// Shows the names that were exchanged, too.
+        dictionary: bool,
+        /// As JSON.
+        json: bool,
+    },
     /// Shows the results of queries to name servers, for one section or all.
     Resolvers {
         /// The section.
@@ -135,8 +144,15 @@ pub(crate) const ENTRIES: &[Entry<Inside>] = &[
     Entry::new(
         "show peers",
         "show peers [dict|-] [section]",
-        "dump some information about all the peers: refused",
-        |_| Err(Refusal::new("There are no peers: stick tables are not sent to others.")),
+        "dump some information about all the peers or this peers section",
+        |args| {
+            let json = args.take_anywhere("json");
+            let dictionary = args.take("dict");
+            if !dictionary {
+                args.take("-");
+            }
+            Ok(Inside::Peers { section: args.word(), dictionary, json })
+        },
     ),
     Entry::new("show pools", "show pools", "report information about the memory pools usage: refused", |_| {
         Err(Refusal::new(

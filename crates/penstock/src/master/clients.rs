@@ -52,7 +52,13 @@ pub fn parse(addresses: &[String]) -> Result<Vec<StatsSocket>, String> {
     };
     let text = format!("global\n{}", addresses.iter().map(line).collect::<String>());
     let files = |_: &std::path::Path| Err(io::Error::from(io::ErrorKind::NotFound));
-    let env = Env { variables: Default::default(), files: &files, local_peer: String::new(), diagnostic_mode: false };
+    let env = Env {
+        variables: Default::default(),
+        files: &files,
+        local_peer: String::new(),
+        names_peer: false,
+        diagnostic_mode: false,
+    };
     let (config, diagnostics) = penstock_config::load(vec![Source::new("-S", text.as_bytes())], &env);
     match diagnostics.list.iter().find(|found| found.severity == penstock_config::Severity::Error) {
         Some(found) => Err(format!("-S: {}", found.message)),

@@ -37,6 +37,10 @@ pub struct Listeners {
     pub list: Vec<Listener>,
     /// The sockets of `stats socket` lines: each line's place in the configuration, and its socket.
     pub stats: Vec<(usize, OwnedFd)>,
+    /// The sockets of `peers` sections: the section's place in the configuration, its `bind` line, and the socket.
+    pub peers: Vec<(usize, usize, OwnedFd)>,
+    /// Whether another process has handed over its sockets: it will also hand over its stick tables.
+    pub succeeds: bool,
 }
 
 /// Why a `bind` line has no socket.
@@ -81,14 +85,18 @@ impl Listeners {
     pub fn open(config: &Config, workers: usize, mut inherited: Inherited) -> Result<Self, Vec<ListenError>> {
         let stats = stats_sockets(config);
         let enabled = config.proxies.entries().filter(|(_, proxy)| !proxy.disabled && proxy.kind.has_frontend());
-        let proxies: Vec<_> = enabled.map(|(id, proxy)| (Some(id), proxy)).chain([(None, &stats)]).collect();
+        let peers = peers_sockets(config);
+        let of_peers = peers.iter().map(|(section, proxy)| (Owner::Peers(*section), proxy));
+        let proxies = enabled.map(|(id, proxy)| (Owner::Proxy(id), proxy)).chain([(Owner::Stats, &stats)]);
+        let proxies: Vec<_> = proxies.chain(of_peers).collect();
+        let succeeds = !inherited.is_empty() || inherited.takes_over();
         let mut all = Vec::new();
         // This comes before the first socket of our own.
         let mut errors = if inherited.takes_over() { Vec::new() } else { strangers(&proxies, &inherited) };
         if !errors.is_empty() {
             return Err(errors);
         }
-        for (proxy_id, proxy) in proxies {
+        for (owner, proxy) in proxies {
             for (bind_index, bind) in proxy.binds.iter().enumerate() {
                 for written in &bind.addresses {
                     let fail = move |(step, source)| ListenError {
@@ -99,10 +107,10 @@ impl Listeners {
                         source,
                     };
                     for address in single_ports(&written.value) {
-                        // One thread answers all commands.
-                        let workers = if proxy_id.is_some() { workers } else { 1 };
+                        // One thread answers all commands, and one speaks with all peers.
+                        let workers = if matches!(owner, Owner::Proxy(_)) { workers } else { 1 };
                         match Bound::new(proxy, bind, &address, workers, &mut inherited) {
-                            Ok(bound) => all.push((proxy_id, bind_index, bound, fail)),
+                            Ok(bound) => all.push((owner, bind_index, bound, fail)),
                             Err(e) => errors.push(fail(e)),
                         }
                     }
@@ -113,15 +121,23 @@ impl Listeners {
             all.iter().for_each(|(_, _, bound, _)| bound.abandon());
             return Err(errors);
         }
-        let mut listeners = Listeners::default();
-        for (proxy, bind, mut bound, fail) in all {
+        let mut listeners = Listeners { succeeds, ..Listeners::default() };
+        for (owner, bind, mut bound, fail) in all {
             bound.take_rest(&mut inherited);
             match bound.listen() {
-                Ok((sockets, is_shared)) => match proxy {
-                    Some(proxy) => listeners.list.extend(sockets.into_iter().enumerate().map(|(number, socket)| {
-                        Listener { proxy, bind, worker: (!is_shared).then_some(number % workers), socket }
-                    })),
-                    None => listeners.stats.extend(sockets.into_iter().map(|socket| (bind, socket))),
+                Ok((sockets, is_shared)) => match owner {
+                    Owner::Proxy(proxy) => {
+                        listeners.list.extend(sockets.into_iter().enumerate().map(|(number, socket)| Listener {
+                            proxy,
+                            bind,
+                            worker: (!is_shared).then_some(number % workers),
+                            socket,
+                        }))
+                    }
+                    Owner::Stats => listeners.stats.extend(sockets.into_iter().map(|socket| (bind, socket))),
+                    Owner::Peers(section) => {
+                        listeners.peers.extend(sockets.into_iter().map(|socket| (section, bind, socket)));
+                    }
                 },
                 Err(e) => errors.push(fail(e)),
             }
@@ -136,8 +152,28 @@ impl Listeners {
     /// If there are not enough descriptors.
     pub fn copies(&self) -> io::Result<Vec<OwnedFd>> {
         let stats = self.stats.iter().map(|(_, socket)| socket);
-        self.list.iter().map(|listener| &listener.socket).chain(stats).map(OwnedFd::try_clone).collect()
+        let peers = self.peers.iter().map(|(_, _, socket)| socket);
+        self.list.iter().map(|listener| &listener.socket).chain(stats).chain(peers).map(OwnedFd::try_clone).collect()
     }
+}
+
+/// To whom a socket belongs.
+#[derive(Clone, Copy)]
+enum Owner {
+    Proxy(ProxyId),
+    Stats,
+    Peers(usize),
+}
+
+/// The `bind` lines of each `peers` section as those of a proxy.
+fn peers_sockets(config: &Config) -> Vec<(usize, Proxy)> {
+    let sections = config.peers.iter().enumerate().filter(|(_, section)| !section.disabled);
+    let proxies = sections.map(|(at, section)| {
+        let mut proxy = Proxy::new(section.name.clone(), ProxyKind::Frontend, section.span);
+        proxy.binds.extend(section.binds.iter().cloned());
+        (at, proxy)
+    });
+    proxies.collect()
 }
 
 /// The stats sockets as the `bind` lines of a proxy, as HAProxy treats them.
@@ -153,7 +189,7 @@ fn stats_sockets(config: &Config) -> Proxy {
 }
 
 /// An error for each address on which another process listens, if no socket is inherited for it.
-fn strangers(proxies: &[(Option<ProxyId>, &Proxy)], inherited: &Inherited) -> Vec<ListenError> {
+fn strangers(proxies: &[(Owner, &Proxy)], inherited: &Inherited) -> Vec<ListenError> {
     let mut errors = Vec::new();
     for (_, proxy) in proxies {
         for bind in &proxy.binds {

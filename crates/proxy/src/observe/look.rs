@@ -75,6 +75,7 @@ fn process(handle: &Handle, rows: &[Row], connections_total: u64) -> Process {
         tls: frontends().fold((0, 0, 0), |sum, t| {
             (sum.0 + t.ssl_sessions, sum.1 + t.ssl_reused_sessions, sum.2 + t.ssl_failed_handshakes)
         }),
+        peers: shared.peers.counts(),
         listeners: shared.config.proxies.iter().map(|proxy| proxy.binds.len() as u32).sum(),
         dropped_logs: shared.logs.dropped(),
         max_fds: files.current.unwrap_or(u64::MAX),

@@ -53,6 +53,8 @@ pub struct Process {
     pub tls: (u64, u64, u64),
     /// Number of configured listening sockets.
     pub listeners: u32,
+    /// Peers, and those with which there is a session.
+    pub peers: (u32, u32),
     /// Log lines that were lost.
     pub dropped_logs: u64,
     /// The limit of open files.

@@ -4,6 +4,7 @@ use super::{service::Services, shared::Shared};
 use crate::worker::control::Control;
 use crate::{
     observe::ledger::{Before, Carried},
+    peers::PeersView,
     server::Shutdown,
 };
 use penstock_engine::Plan;
@@ -153,6 +154,14 @@ impl Handle {
             drop(self.snapshot());
         }
     }
+    /// The state of peers. Waits for the thread that speaks with them.
+    pub fn peers(&self) -> Vec<PeersView> {
+        self.shared().peers.view()
+    }
+    /// How many peers there are besides this process, and with how many there is a session.
+    pub fn peer_counts(&self) -> (u32, u32) {
+        self.shared().peers.counts()
+    }
     /// Writes a line about the process to its log, with a syslog severity.
     pub fn log(&self, severity: u8, text: String) {
         // Without workers, the process no longer writes anything.
@@ -188,6 +197,7 @@ impl Handle {
 
     fn tell(&self, state: u8, message: impl Fn() -> Control) {
         self.inner.state.fetch_max(state, Ordering::SeqCst);
+        self.inner.shared.peers.ending.send_modify(|number| *number = number.wrapping_add(1));
         for worker in &self.inner.workers {
             // A worker that has ended needs no message.
             let _ = worker.send(message());

@@ -1,7 +1,6 @@
 //! Lists, maps and stick tables, as operators see them.
 
 use super::handle::Handle;
-use penstock_backends::server::Target;
 use penstock_rules::{
     patterns::Reference,
     table::{Millis, StickTable},
@@ -39,26 +38,16 @@ impl Handle {
     pub fn tables(&self) -> Vec<Arc<StickTable>> {
         let (config, tables) = (&self.shared().config, &self.shared().program.tables);
         let declared = config.proxies.iter().rev().filter(|proxy| proxy.stick_table.is_some());
-        declared.filter_map(|proxy| tables.get(&proxy.name).cloned()).collect()
+        let of_peers =
+            config.peers.iter().rev().flat_map(|section| {
+                section.tables.iter().rev().map(|(name, _)| format!("{}/{}", section.name, name.text))
+            });
+        let names = declared.map(|proxy| proxy.name.clone()).chain(of_peers);
+        names.filter_map(|name| tables.get(&name).cloned()).collect()
     }
 
     /// The clock by which entries of stick tables expire.
     pub fn table_time(&self) -> Millis {
         self.shared().backends.started().elapsed().as_millis() as Millis
-    }
-
-    /// How a stick table identifies the server with this id: by its name, or with `srvkey addr` by its address.
-    pub fn server_key(&self, table: &StickTable, id: u64) -> Option<String> {
-        let proxies = &self.shared().config.proxies;
-        let proxy = proxies.position(|proxy| proxy.name == table.name)?;
-        let servers = self.shared().backends.get(proxy)?.servers();
-        let server = servers.iter().find(|server| u64::from(server.id) == id)?;
-        if !table.spec.server_key_is_address {
-            return Some(server.name.clone());
-        }
-        match server.endpoint.load().target(None)? {
-            Target::Ip(address) => Some(address.to_string()),
-            _ => Some(server.name.clone()),
-        }
     }
 }

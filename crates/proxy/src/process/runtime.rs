@@ -4,7 +4,7 @@ use super::{handle::Handle, lists, service::Services, shared::Shared, watchdog};
 use crate::{
     accept::listener::{Inherited, ListenError, Listener, Listeners},
     observe::sampling,
-    worker,
+    peers, worker,
 };
 use penstock_config::{Config, Diagnostics};
 use penstock_engine::Plan;
@@ -130,8 +130,10 @@ impl Runtime {
                 return Err(e);
             }
         }
+        let (sockets, succeeds) = (listeners.peers, listeners.succeeds);
         let started = watchdog::start(handle.clone()).and_then(|()| sampling::start(&handle));
-        started.and_then(|()| lists::keep_tidy(handle.clone())).inspect_err(|_| {
+        let started = started.and_then(|()| lists::keep_tidy(handle.clone()));
+        started.and_then(|()| peers::start(&handle, sockets, succeeds)).inspect_err(|_| {
             handle.stop();
             handle.wait();
         })?;

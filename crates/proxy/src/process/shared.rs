@@ -20,6 +20,7 @@ use crate::{
         ledger::Carried,
         pace::Pace,
     },
+    peers::PeersShared,
     server::{Backends, Notice, Parts, ServerRef, numbers},
     servers::{
         checks::plans,
@@ -81,6 +82,8 @@ pub struct Shared {
     pub(crate) carried: OnceLock<Carried>,
     /// The caches, by [`penstock_config::model::CacheId`].
     pub caches: Vec<Arc<Cache>>,
+    /// Peers, and the tables that are shared with them.
+    pub(crate) peers: PeersShared,
     /// Limits of compression.
     pub(crate) compressing: Compressing,
     /// Rates over the last second.
@@ -160,6 +163,7 @@ impl Shared {
                 server.pin();
             }
         }
+        let peers = PeersShared::build(&config, &program, &certificates, backends.started(), diagnostics)?;
         let saved = Saved::read(&config, files::read_saved, diagnostics);
         at_start::resolve(&backends, &saved, diagnostics);
         saved.restore(&backends, diagnostics);
@@ -194,6 +198,7 @@ impl Shared {
             answering: Aside::new("answering", 1),
             carried: OnceLock::new(),
             caches: config.caches.iter().map(cache).collect(),
+            peers,
             compressing: Compressing::new(&config.global),
             pace: Pace::default(),
             resolving: Resolving::new(&config),

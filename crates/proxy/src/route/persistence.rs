@@ -5,7 +5,7 @@ use crate::{
     connection::Conn,
     exchange::state::Exchange,
     rules::context::{self, Stage},
-    server::{Backend, Server, ServerId, Want},
+    server::{Backend, Server, ServerId, Target, Want},
 };
 use penstock_backends::{balance::Subject, queue::Priority};
 use penstock_config::model::{BalanceKey, Proxy};
@@ -60,11 +60,29 @@ pub(crate) fn stick(conn: &mut Conn, x: &mut Exchange, pool: &Backend, stage: St
         return;
     }
     let context = context::context(&worker, conn, x, stage);
-    let id = rules.iter().find_map(|rule| rule.find(&context));
-    let server = id.and_then(|id| pool.servers().iter().find(|server| server.id == id && server.is_running()).cloned());
+    let stuck = rules.iter().find_map(|rule| rule.find(&context));
+    let server = stuck.and_then(|stuck| {
+        let servers = pool.servers();
+        let named = stuck.key.as_deref().and_then(|key| {
+            servers.iter().find(|server| match stuck.is_address {
+                true => address(server).is_some_and(|address| address == key),
+                false => server.name == key,
+            })
+        });
+        let found = named.or_else(|| servers.iter().find(|server| server.id == stuck.id));
+        found.filter(|server| server.is_running()).cloned()
+    });
     if let Some(server) = server {
         x.persistent = Some(server.at.server);
         x.cookie.direct = true;
+    }
+}
+
+/// The address of a server, as stick tables with `srvkey addr` know it.
+fn address(server: &Server) -> Option<String> {
+    match server.endpoint.load().target(None)? {
+        Target::Ip(address) => Some(address.to_string()),
+        Target::Unix(_) | Target::Abstract(_) => None,
     }
 }
 
@@ -80,7 +98,7 @@ pub(crate) fn remember(conn: &mut Conn, x: &mut Exchange, server: &Server, stage
         // A key taken from the request is computed from the request, even though a response has arrived.
         let of = if rule.stores_request && stage == Stage::Response { Stage::Request } else { stage };
         if rule.stores_request || (rule.stores_response && stage == Stage::Response) {
-            rule.store(&context::context(&worker, conn, x, of), id);
+            rule.store(&context::context(&worker, conn, x, of), id, &server.name, || address(server));
         }
     }
 }

@@ -204,7 +204,7 @@ fn element(index: i64) -> usize {
 }
 
 impl Op {
-    fn on(self, table: &StickTable, entry: &Entry, index: usize, now: u64) -> Option<u64> {
+    fn on(self, table: &StickTable, entry: &Arc<Entry>, index: usize, now: u64) -> Option<u64> {
         match self {
             Op::Read(data) => table.value(entry, data, index, now),
             Op::Kbytes(data) => table.value(entry, data, index, now).map(|bytes| bytes >> 10),

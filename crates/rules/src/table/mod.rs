@@ -1,14 +1,18 @@
 //! Stick tables: what is remembered about an address, a cookie or any other key. Shared by all workers, bounded, and
 //! without a clock of their own.
 
+mod journal;
+mod names;
 mod rate;
 mod schema;
+mod sharing;
 mod spec;
 mod store;
 mod tracking;
 mod view;
 
 pub use schema::{Data, DataKind, MAX_ARRAY, Schema};
+pub use sharing::Stored;
 pub use spec::{TableError, TableSpec};
 pub use store::{Entry, KeyType, StickTable};
 pub use tracking::{COUNTERS, Tracked, Tracking};

@@ -14,11 +14,13 @@ pub(super) const SLOTS: usize = 3;
 pub(super) fn add(state: &mut [u64], now: Millis, period: Millis, events: u64) -> u64 {
     let [begin, current, previous] = state else { return 0 };
     let period = period.max(1);
-    if now.saturating_sub(*begin) >= period {
+    // A period that a peer told us of may have begun before this process: then `begin` is a negative number.
+    let since = |begin: u64| now.wrapping_sub(begin) as i64;
+    if since(*begin) >= period as i64 {
         *previous = *current;
         *current = 0;
-        *begin += period;
-        if now.saturating_sub(*begin) >= period {
+        *begin = begin.wrapping_add(period);
+        if since(*begin) >= period as i64 {
             // At least one whole period has passed without an event.
             *previous = 0;
             *begin = now;
@@ -32,7 +34,7 @@ pub(super) fn add(state: &mut [u64], now: Millis, period: Millis, events: u64) -
 pub(super) fn read(state: &[u64], now: Millis, period: Millis) -> u64 {
     let &[begin, mut current, mut previous] = state else { return 0 };
     let period = period.max(1);
-    let mut remain = (begin + period) as i64 - now as i64;
+    let mut remain = begin.wrapping_add(period).wrapping_sub(now) as i64;
     if remain < 0 {
         remain += period as i64;
         previous = if remain >= 0 { current } else { 0 };

@@ -42,7 +42,7 @@ pub enum DataKind {
 data! {
     /// The server a client was sent to.
     ServerId = "server_id" Count,
-    /// The name or address of that server. It is not stored: it follows from [`Data::ServerId`].
+    /// The name or address of that server.
     ServerKey = "server_key" Count,
     /// General purpose tags.
     Gpt = "gpt" Counts,
@@ -118,7 +118,7 @@ impl Schema {
         if slot.is_some() {
             return false;
         }
-        let len = if data == Data::ServerKey { 0 } else { len.clamp(1, MAX_ARRAY) as usize };
+        let len = len.clamp(1, MAX_ARRAY) as usize;
         let each = if matches!(data.kind(), DataKind::Rate | DataKind::Rates) { rate::SLOTS } else { 1 };
         *slot = Some(Column { at: self.slots, period: period.max(1), len });
         self.slots += each * len;

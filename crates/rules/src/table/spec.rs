@@ -64,7 +64,16 @@ impl TableSpec {
     ///
     /// The first problem.
     pub fn parse(words: &mut Words<'_>) -> Result<TableSpec, TableError> {
-        let mut spec = TableSpec::default();
+        Self::parse_of(words, None)
+    }
+
+    /// As [`TableSpec::parse`], for a table of this `peers` section, if one is given.
+    ///
+    /// # Errors
+    ///
+    /// The first problem.
+    pub fn parse_of(words: &mut Words<'_>, peers: Option<&str>) -> Result<TableSpec, TableError> {
+        let mut spec = TableSpec { peers: peers.map(str::to_owned), ..TableSpec::default() };
         let mut typed = false;
         let whole = words.line_span();
         let fail = |span, message: String, hint: Option<String>| Err(TableError { span, message, hint });
@@ -85,7 +94,8 @@ impl TableSpec {
                         "ip" => KeyType::Ip,
                         "ipv6" => KeyType::Ipv6,
                         "integer" => KeyType::Integer,
-                        "string" => KeyType::String(32),
+                        // Without `len`, HAProxy's 32 bytes include the final NUL; with `len`, it adds one.
+                        "string" => KeyType::String(31),
                         "binary" => KeyType::Binary(32),
                         other => {
                             return fail(
@@ -127,7 +137,7 @@ impl TableSpec {
                     }
                 }
                 "nopurge" => spec.nopurge = true,
-                "peers" => spec.peers = Some(value("a section's name")?.text.clone()),
+                "peers" if peers.is_none() => spec.peers = Some(value("a section's name")?.text.clone()),
                 "srvkey" => {
                     let key = value("`name` or `addr`")?;
                     match key.text.as_str() {
@@ -146,6 +156,13 @@ impl TableSpec {
                             Some("name it once".into()),
                         ))
                     }));
+                }
+                "write-to" => {
+                    return fail(
+                        word.span,
+                        "`write-to` is refused: what peers send is written to one table".into(),
+                        Some("remove it, and give the other table `peers` as well".into()),
+                    );
                 }
                 other => {
                     return fail(

@@ -1,13 +1,13 @@
 //! The table itself: maps keys to entries, in shards that workers lock one at a time.
 
-use super::{Data, Millis, Removal, TableSpec, rate, schema::Column};
+use super::{Data, Millis, Removal, TableSpec, journal::Journal, names::Names, rate, schema::Column};
 use crate::value::{Type, Value};
 use std::{
     collections::{HashMap, VecDeque},
     hash::{BuildHasher, RandomState},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicU32, AtomicU64, Ordering::Relaxed},
+        atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering::Relaxed},
     },
 };
 
@@ -130,12 +130,14 @@ pub struct Entry {
     data: Mutex<Box<[u64]>>,
     /// How many requests and connections track it; while there are any, it is not purged.
     pub(super) trackers: AtomicU32,
-    /// When it was last used.
-    touched: AtomicU64,
+    /// When it was last used. What a peer has sent may have been used before this process started.
+    pub(super) touched: AtomicI64,
+    /// Its place in the journal, 0 for none.
+    pub(super) place: AtomicU64,
 }
 
 impl Entry {
-    fn data(&self) -> MutexGuard<'_, Box<[u64]>> {
+    pub(super) fn data(&self) -> MutexGuard<'_, Box<[u64]>> {
         // A panic while counting leaves wrong numbers at worst, not a broken structure.
         self.data.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -154,7 +156,7 @@ struct Shard {
     entries: HashMap<Arc<[u8]>, Arc<Entry>>,
     /// Keys in the order of the last use recorded here. An entry used since then is moved to the end when its turn
     /// comes, so that a use costs only a store.
-    order: VecDeque<(Millis, Arc<[u8]>)>,
+    order: VecDeque<(i64, Arc<[u8]>)>,
 }
 
 /// A stick table, shared by all workers.
@@ -164,6 +166,9 @@ pub struct StickTable {
     pub name: String,
     /// Its configuration.
     pub spec: TableSpec,
+    /// What peers are to be told, if the table is shared.
+    pub(super) journal: Option<Journal>,
+    pub(super) names: Names,
     shards: Vec<Mutex<Shard>>,
     hasher: RandomState,
     shard_size: usize,
@@ -183,6 +188,8 @@ impl StickTable {
         StickTable {
             name: name.to_owned(),
             shard_size: spec.size.div_ceil(shards).max(1),
+            journal: spec.peers.is_some().then(Journal::default),
+            names: Names::default(),
             spec,
             shards: (0..shards).map(|_| Mutex::default()).collect(),
             hasher: RandomState::new(),
@@ -195,7 +202,7 @@ impl StickTable {
     }
 
     pub(super) fn expired(&self, entry: &Entry, now: Millis) -> bool {
-        self.spec.expire.is_some_and(|expire| now.saturating_sub(entry.touched.load(Relaxed)) >= expire)
+        self.spec.expire.is_some_and(|expire| now as i64 - entry.touched.load(Relaxed) >= expire as i64)
             && entry.trackers() == 0
     }
 
@@ -227,13 +234,18 @@ impl StickTable {
 
     /// The entry for a key in the form the table stores, created if there is none.
     pub fn get_or_insert_key(&self, key: &[u8], now: Millis) -> Option<Arc<Entry>> {
+        self.obtain(key, now).inspect(|entry| self.changed(entry))
+    }
+
+    /// As [`StickTable::get_or_insert_key`], without telling peers.
+    pub(super) fn obtain(&self, key: &[u8], now: Millis) -> Option<Arc<Entry>> {
         let mut shard = self.shard(key);
         if let Some(entry) = shard.entries.get(key) {
             if !self.expired(entry, now) {
-                entry.touched.store(now, Relaxed);
+                entry.touched.store(now as i64, Relaxed);
                 return Some(Arc::clone(entry));
             }
-            shard.entries.remove(key);
+            self.drop_entry(&mut shard, key);
         }
         if shard.entries.len() >= self.shard_size {
             self.purge(&mut shard, now, !self.spec.nopurge);
@@ -245,12 +257,26 @@ impl StickTable {
             key: key.into(),
             data: Mutex::new(vec![0; self.spec.schema.slots()].into()),
             trackers: AtomicU32::new(0),
-            touched: AtomicU64::new(now),
+            touched: AtomicI64::new(now as i64),
+            place: AtomicU64::new(0),
         });
         let key: Arc<[u8]> = key.into();
-        shard.order.push_back((now, Arc::clone(&key)));
+        shard.order.push_back((now as i64, Arc::clone(&key)));
         shard.entries.insert(key, Arc::clone(&entry));
         Some(entry)
+    }
+
+    fn drop_entry(&self, shard: &mut Shard, key: &[u8]) {
+        if let (Some(entry), Some(journal)) = (shard.entries.remove(key), &self.journal) {
+            journal.dropped(&entry);
+        }
+    }
+
+    /// Peers are to be told of an entry.
+    fn changed(&self, entry: &Arc<Entry>) {
+        if let Some(journal) = &self.journal {
+            journal.changed(entry);
+        }
     }
 
     /// Drops what has expired, and with `force` also the least recently used entry. The work per call is bounded.
@@ -264,7 +290,7 @@ impl StickTable {
             if touched > seen || tracked {
                 shard.order.push_back((touched.max(seen), key));
             } else if self.expired(entry, now) || force {
-                shard.entries.remove(&key);
+                self.drop_entry(shard, &key);
                 force = false;
             } else {
                 // The oldest one is still fresh, and so are all after it.
@@ -319,7 +345,7 @@ impl StickTable {
             None => Removal::Absent,
             Some(entry) if entry.trackers() > 0 => Removal::InUse,
             Some(entry) if gone(entry) => {
-                shard.entries.remove(key);
+                self.drop_entry(&mut shard, key);
                 Removal::Done
             }
             Some(_) => Removal::Absent,
@@ -327,18 +353,20 @@ impl StickTable {
     }
 
     /// Records that an entry is in use.
-    pub fn touch(&self, entry: &Entry, now: Millis) {
-        entry.touched.fetch_max(now, Relaxed);
+    pub fn touch(&self, entry: &Arc<Entry>, now: Millis) {
+        entry.touched.fetch_max(now as i64, Relaxed);
+        self.changed(entry);
     }
 
     /// Milliseconds since it was last used.
     pub fn idle(&self, entry: &Entry, now: Millis) -> Millis {
-        now.saturating_sub(entry.touched.load(Relaxed))
+        (now as i64 - entry.touched.load(Relaxed)).max(0) as Millis
     }
 
     /// Milliseconds until it expires; 0 for a table without `expire`.
     pub fn expires_in(&self, entry: &Entry, now: Millis) -> Millis {
-        self.spec.expire.map_or(0, |expire| expire.saturating_sub(self.idle(entry, now)))
+        let left = |expire| entry.touched.load(Relaxed) + expire as i64 - now as i64;
+        self.spec.expire.map_or(0, |expire| left(expire).max(0) as Millis)
     }
 
     /// The position of element `index` of a data type.
@@ -355,7 +383,9 @@ impl StickTable {
         };
         let column = schema.column(data)?;
         let each = if data.is_rate() { rate::SLOTS } else { 1 };
-        (index < column.len).then(|| (column, column.at + index * each..column.at + (index + 1) * each))
+        // A name is not a number.
+        (index < column.len && data != Data::ServerKey)
+            .then(|| (column, column.at + index * each..column.at + (index + 1) * each))
     }
 
     /// A stored number, or a current rate; `None` if the table does not store it.
@@ -366,31 +396,43 @@ impl StickTable {
     }
 
     /// Counts events; does nothing if the table does not store the data type. Returns the number afterwards.
-    pub fn add(&self, entry: &Entry, data: Data, index: usize, events: u64, now: Millis) -> Option<u64> {
+    pub fn add(&self, entry: &Arc<Entry>, data: Data, index: usize, events: u64, now: Millis) -> Option<u64> {
         let (column, slots) = self.slots(data, index)?;
-        let state = &mut entry.data()[slots];
-        if data.is_rate() {
-            return Some(rate::add(state, now, column.period, events));
-        }
-        state[0] = state[0].saturating_add(events);
-        Some(state[0])
+        let after = {
+            let state = &mut entry.data()[slots];
+            if data.is_rate() {
+                rate::add(state, now, column.period, events)
+            } else {
+                state[0] = state[0].saturating_add(events);
+                state[0]
+            }
+        };
+        self.changed(entry);
+        Some(after)
     }
 
     /// Undoes [`Self::add`] (for `conn_cur`).
-    pub(super) fn subtract(&self, entry: &Entry, data: Data, events: u64) {
+    pub(super) fn subtract(&self, entry: &Arc<Entry>, data: Data, events: u64) {
         if let Some((_, slots)) = self.slots(data, 0) {
-            let state = &mut entry.data()[slots];
-            state[0] = state[0].saturating_sub(events);
+            {
+                let state = &mut entry.data()[slots];
+                state[0] = state[0].saturating_sub(events);
+            }
+            self.changed(entry);
         }
     }
 
     /// Sets a number, or resets a rate; returns the previous value.
-    pub fn set(&self, entry: &Entry, data: Data, index: usize, value: u64) -> Option<u64> {
+    pub fn set(&self, entry: &Arc<Entry>, data: Data, index: usize, value: u64) -> Option<u64> {
         let (_, slots) = self.slots(data, index)?;
-        let state = &mut entry.data()[slots];
-        let before = state[0];
-        state.fill(0);
-        state[0] = value;
+        let before = {
+            let state = &mut entry.data()[slots];
+            let before = state[0];
+            state.fill(0);
+            state[0] = value;
+            before
+        };
+        self.changed(entry);
         Some(before)
     }
 }

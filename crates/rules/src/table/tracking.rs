@@ -28,7 +28,7 @@ impl Tracked {
         &self.table
     }
     /// The entry.
-    pub fn entry(&self) -> &Entry {
+    pub fn entry(&self) -> &Arc<Entry> {
         &self.entry
     }
     pub(crate) fn count(&self, data: Data, events: u64, now: Millis) {

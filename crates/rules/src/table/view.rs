@@ -69,6 +69,10 @@ impl KeyType {
             (KeyType::Ip, 4) => <[u8; 4]>::try_from(key).map(|ip| Ipv4Addr::from(ip).to_string()),
             (KeyType::Ipv6, 16) => <[u8; 16]>::try_from(key).map(|ip| Ipv6Addr::from(ip).to_string()),
             (KeyType::Integer, 4) => <[u8; 4]>::try_from(key).map(|n| u32::from_be_bytes(n).to_string()),
+            (KeyType::Binary(_), _) => {
+                key.iter().for_each(|byte| out.extend(format!("{byte:02X}").bytes()));
+                return;
+            }
             // Clients make these, and must not make fields or lines of the output.
             _ => {
                 key.iter().for_each(|&byte| escape(byte, out));
@@ -208,7 +212,7 @@ impl StickTable {
 
     /// Sets a stored number, or the first one of an array. A rate is set to this many events from now on. Returns
     /// whether the table stores it.
-    pub fn store(&self, entry: &Entry, data: Data, value: u64, now: Millis) -> bool {
+    pub fn store(&self, entry: &Arc<Entry>, data: Data, value: u64, now: Millis) -> bool {
         if !self.spec.schema.has(data) || self.set(entry, data, 0, 0).is_none() {
             return false;
         }
@@ -228,7 +232,7 @@ impl StickTable {
 
 impl Data {
     /// Whether it is a 32-bit number.
-    fn is_narrow(self) -> bool {
+    pub(super) fn is_narrow(self) -> bool {
         !matches!(self, Data::BytesInCnt | Data::BytesOutCnt)
     }
 }
@@ -275,7 +279,7 @@ mod tests {
         assert_eq!(KeyType::Binary(4).read(b"abcd"), Err(KeyError::Unwritable));
         let mut out = Vec::new();
         KeyType::Binary(4).write(b"a\0\n=", &mut out);
-        assert_eq!(out, br"a\x00\n\=");
+        assert_eq!(out, b"61000A3D");
         out.clear();
         KeyType::String(20).write(b"a use=0\r\n\x1b\\\xc3", &mut out);
         assert_eq!(out, br"a\ use\=0\r\n\e\\\xC3");
