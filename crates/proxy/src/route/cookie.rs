@@ -154,6 +154,9 @@ fn judge(
         (cookie.first, cookie.last) = (None, None);
         return b'E';
     }
+    if rules.ignored {
+        return b'U';
+    }
     let named =
         |server: &&Arc<Server>| server.config.settings.cookie.as_deref().is_some_and(|cookie| cookie.as_bytes() == key);
     let servers = pool.servers();
@@ -161,12 +164,12 @@ fn judge(
     if !server.is_running() && !proxy.options.persist && !rules.forced {
         return b'D';
     }
-    if persistent.is_some() || rules.ignored {
+    if persistent.is_some() {
         return b'U';
     }
     *persistent = Some(server.at.server);
     cookie.direct = true;
-    b'V'
+    if server.is_running() { b'V' } else { b'D' }
 }
 
 /// Whether the log shows how the cookie was used; not if it is only read.

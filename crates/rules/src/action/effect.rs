@@ -17,6 +17,7 @@ use crate::{
     verdict::{Reply, Why},
 };
 use penstock_config::Span;
+use penstock_http::TargetForm;
 
 pub(super) fn add_header(kind: Kind, ctx: &mut Context<'_>, name: &[u8], value: &LogFormat) -> Outcome {
     let value = value.to_bytes(ctx);
@@ -55,6 +56,10 @@ pub(super) fn early_hint(ctx: &mut Context<'_>, rule: usize, follows: bool, name
 pub(super) fn replace_target(ctx: &mut Context<'_>, part: Part, regex: &Regex, by: &LogFormat) -> Outcome {
     let by = by.to_bytes(ctx);
     let Some(head) = ctx.request.as_deref() else { return Outcome::Next };
+    // `*` is no path.
+    if head.form() == TargetForm::Asterisk && matches!(part, Part::Path | Part::PathAndQuery) {
+        return Outcome::Next;
+    }
     let old = match part {
         Part::Path => head.path(),
         Part::PathAndQuery => head.path_and_query(),

@@ -226,8 +226,10 @@ fn rdp_cookie<'c>(buffer: Buffered<'c>, wanted: Option<&[u8]>) -> Fetched<'c> {
     if head[5] != 0xe0 || total < 11 {
         return Err(Missing::Absent);
     }
-    let Some(body) = bytes.get(11..total) else { return Err(buffer.later()) };
-    let line = memchr::memchr(b'\r', body).map(|end| &body[..end]).ok_or(Missing::Absent)?;
+    // The line may be there before the rest of the packet is.
+    let body = &bytes[11..total.min(bytes.len())];
+    let missing = if bytes.len() < total { buffer.later() } else { Missing::Absent };
+    let line = memchr::memchr(b'\r', body).map(|end| &body[..end]).ok_or(missing)?;
     let cookie = line.get(..PREFIX.len()).filter(|p| p.eq_ignore_ascii_case(PREFIX)).map(|p| &line[p.len()..]);
     let cookie = cookie.ok_or(Missing::Absent)?;
     let equals = memchr::memchr(b'=', cookie).ok_or(Missing::Absent)?;
