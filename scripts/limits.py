@@ -151,15 +151,17 @@ def streams(port, window, request, then=lambda stream: b"", end=True, grow=0):
     return sock
 
 
-def idle_h2(port):
+def idle_h2(port, more=b""):
     connection = h2.connect(f"127.0.0.1:{port}")
-    connection.send(h2.HEADERS, h2.END_HEADERS | h2.END_STREAM, 1, h2.request("/small"))
+    connection.send(h2.HEADERS, h2.END_HEADERS | h2.END_STREAM, 1, h2.request("/small") + more)
     for kind, flags, _, _ in connection.frames():
         if kind == h2.DATA and flags & h2.END_STREAM:
             break
     return connection
 
 
+# Fields that stay in the decoder's table until it is full: an entry counts for 32 bytes more than its text (RFC 7541, 4.1).
+TABLE = b"".join(b"\x40\x03x%02d\x64" % n + b"v" * 100 for n in range(4096 // 135))
 TINY_H2 = tuple((f"h{n:02}", "v") for n in range(80))
 MANY = (200, 800)
 FEW = (4, 16)
@@ -170,6 +172,7 @@ KINDS = {
     "idle after a request": (MANY, 1, lambda p: answered_to(tcp(p["http"]), REQUEST % (b"/small", b"")), 3),
     "idle after a request, TLS": (MANY, 1, lambda p: answered_to(CLIENT.wrap_socket(tcp(p["tls"])), REQUEST % (b"/small", b"")), 3),
     "idle after a request, HTTP/2": (MANY, 1, lambda p: idle_h2(p["h2"]), 3),
+    "idle after a request, HTTP/2, a full table": (MANY, 1, lambda p: idle_h2(p["h2"], TABLE), 3),
     "half a ClientHello": (MANY, 1, lambda p: tcp(p["tls"], client_hello()[:-20]), 1),
     "a ClientHello, then silence": (MANY, 1, lambda p: tcp(p["tls"], client_hello()), 1),
     "half a PROXY header": (MANY, 1, lambda p: tcp(p["proxy"], b"PROXY TCP4 192.0.2.1 192.0"), 1),

@@ -39,6 +39,8 @@ pub struct Flags {
     pub verbose: bool,
     /// `-n N`; HAProxy reads anything but a number as 0, which means no limit.
     pub maxconn: Option<u32>,
+    /// `-m`: how many MiB the process may take.
+    pub memory_mib: Option<u32>,
     /// `-N N`.
     pub proxy_maxconn: Option<u32>,
     /// `-p FILE`.
@@ -172,7 +174,7 @@ const OPTIONS: &[Opt] = &[
     opt("-d", Nothing, "stays in the foreground and shows requests and responses", |f, _, _| { f.debug = true; f.foreground = true; Ok(()) }),
     opt("-n", Next("maxconn"), "limits the connections of the process, whatever 'maxconn' says", |f, text, _| { f.maxconn = Some(number(text)).filter(|n| *n > 0); Ok(()) }),
     opt("-N", Next("maxconn"), "default limit of each proxy", |f, text, _| { f.proxy_maxconn = Some(number(text)).filter(|n| *n > 0); Ok(()) }),
-    without_effect("-m", Next("megabytes"), "memory is bounded by maxconn and the buffers; use the service manager's MemoryMax"),
+    opt("-m", Next("megabytes"), "limits the memory of each process (RLIMIT_DATA)", |f, text, _| { f.memory_mib = Some(number(text)).filter(|n| *n > 0); Ok(()) }),
     opt("-L", Next("name"), "name of this peer, the host name by default", |f, text, _| { f.local_peer = Some(text.into()); Ok(()) }),
     opt("-p", Next("file"), "writes the process ids to this file", |f, _, path| { f.pidfile = Some(path.into()); Ok(()) }),
     opt("-sf", Pids, "once started, tells these processes to finish (SIGUSR1)", |f, text, _| { f.finish.push(pid(text)?); Ok(()) }),

@@ -1,6 +1,7 @@
-//! Descriptors: how many the process needs for its `maxconn`, and how many connections fit if that is not set.
+//! Descriptors: how many the process needs for its `maxconn`, and how many connections fit if that is not set. Memory: `-m`.
 
 use penstock_config::{Config, Diagnostics, model::StatsSocket};
+use penstock_sys::MemoryGauge;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 /// Descriptors for anything but connections, listening sockets and health checks: logs, epoll, files, the reserve for
@@ -61,6 +62,24 @@ pub fn cover(config: &Config, workers: usize, sockets: usize) {
     if let (Some(soft), 1..) = (limit.current, unforeseen) {
         // Without them, connections close to `maxconn` may have to wait.
         let _ = raise(soft + unforeseen, limit.maximum.unwrap_or(u64::MAX));
+    }
+}
+
+/// Sets the limit of memory that option `-m` asks for; returns what tells how much is left. To be called while /proc can be read.
+///
+/// # Errors
+/// What cannot be set; or read, if there is a limit.
+pub fn memory(mib: Option<u32>) -> Result<Option<MemoryGauge>, String> {
+    if let Some(mib) = mib {
+        let bytes = Some(u64::from(mib) << 20);
+        setrlimit(Resource::Data, Rlimit { current: bytes, maximum: bytes })
+            .map_err(|e| format!("cannot limit the memory to {mib} MiB (-m): {e}"))?;
+    }
+    match MemoryGauge::open() {
+        Err(e) if MemoryGauge::is_limited() => {
+            Err(format!("cannot find out how much of the limited memory is used: {e}"))
+        }
+        gauge => Ok(gauge.ok()),
     }
 }
 

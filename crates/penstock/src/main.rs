@@ -37,7 +37,7 @@ use std::{ffi::OsString, process::ExitCode};
 use tie::Tie;
 
 #[global_allocator]
-static ALLOCATOR: penstock_sys::Poisonable = penstock_sys::Poisonable;
+static ALLOCATOR: penstock_sys::Allocator = penstock_sys::Allocator;
 
 /// The exit status of `-c` for a configuration without errors but without a listener, and of `-cc` for an invalid
 /// condition.

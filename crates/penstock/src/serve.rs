@@ -182,6 +182,10 @@ pub fn serve(
         Ok(silence) => silence,
         Err(e) => return fail(&format!("cannot open /dev/null: {e}")).into(),
     };
+    match limits::memory(flags.memory_mib) {
+        Ok(gauge) => runtime.set_memory_gauge(gauge),
+        Err(why) => return fail(&why).into(),
+    }
     if let Err(why) = give_up_privileges(&config.global) {
         return fail(&why).into();
     }

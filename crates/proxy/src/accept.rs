@@ -8,6 +8,7 @@ use crate::{
     connection::socket::{Socket, Tcp},
     process::{
         gates::Listening,
+        memory,
         shared::{Limits, Place},
     },
     worker::{pulse::Stage, state::Worker},
@@ -119,6 +120,7 @@ pub(crate) async fn run(worker: Rc<Worker>, listener: Listener) {
     let answers_stats = worker.shared.config.proxies[proxy].stats.is_some();
     let mut enough = worker.accepted_enough.subscribe();
     let tls = worker.shared.acceptors[proxy][bind].is_some();
+    let cost = memory::of_connection(tls);
     let throttles = &worker.shared.limits.throttles;
     let mut door = worker.shared.limits.frontends[proxy].door.0.subscribe();
     let mut rate = RateLimit::new(worker.shared.config.proxies[proxy].rate_limit_sessions);
@@ -162,6 +164,8 @@ pub(crate) async fn run(worker: Rc<Worker>, listener: Listener) {
             continue;
         };
         match next {
+            // Closing it here takes nothing, and tells the client to go elsewhere.
+            Ok(_) if !worker.shared.memory.admits(cost) => {}
             Ok(socket) => {
                 let Some(place) = enter(&worker, proxy, bind).await else { continue };
                 rate.count();

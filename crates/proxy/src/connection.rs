@@ -8,7 +8,7 @@ pub(crate) mod timer;
 use crate::{
     exchange::state::{Exchange, ms_between},
     observe::counters::Cells,
-    process::shared::Place,
+    process::{memory, shared::Place},
     servers::private::Own,
     worker::state::Worker,
 };
@@ -131,6 +131,22 @@ pub(crate) async fn in_time<F: Future>(deadline: &mut Deadline, future: F) -> Op
     poll_fn(|cx| match future.as_mut().poll(cx) {
         Poll::Ready(output) => Poll::Ready(Some(output)),
         Poll::Pending => deadline.poll_expired(cx).map(|()| None),
+    })
+    .await
+}
+
+/// Like [`in_time`], for what waits until a client takes it: while memory is short, not for long.
+pub(crate) async fn taken_in_time<F: Future>(worker: &Worker, deadline: &mut Deadline, future: F) -> Option<F::Output> {
+    let mut future = pin!(future);
+    poll_fn(|cx| match future.as_mut().poll(cx) {
+        Poll::Ready(output) => Poll::Ready(Some(output)),
+        Poll::Pending => {
+            if worker.shared.memory.is_short() {
+                let soon = Instant::now() + memory::PATIENCE;
+                deadline.set_at(Some(deadline.due().map_or(soon, |due| due.min(soon))));
+            }
+            deadline.poll_expired(cx).map(|()| None)
+        }
     })
     .await
 }

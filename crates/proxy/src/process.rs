@@ -13,6 +13,7 @@ mod letter_case;
 pub(crate) mod lists;
 pub(crate) mod machine;
 pub(crate) mod membership;
+pub(crate) mod memory;
 pub(crate) mod operate;
 pub(crate) mod runtime;
 pub(crate) mod service;

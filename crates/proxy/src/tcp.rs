@@ -11,7 +11,7 @@ use crate::{
     exchange::{
         assign::{self, Unserved},
         finish,
-        forward::{Broken, Flow},
+        forward::Flow,
         state::Exchange,
         timeouts::{Patience, Side},
     },
@@ -190,11 +190,7 @@ async fn transfer(conn: &mut Conn, client: &mut Raw, x: &mut Exchange, server: &
         if !up.done
             && let Poll::Ready(Err(broken)) = up.poll(cx, client, server, &worker.buffers)
         {
-            return Poll::Ready(Some(if matches!(broken, Broken::Source(_)) {
-                Termination(By::Client, During::Data)
-            } else {
-                Termination(By::Server, During::Data)
-            }));
+            return Poll::Ready(Some(Termination(broken.by(true), During::Data)));
         }
         let passed = inspection.poll(cx, conn, x, server);
         match passed {
@@ -212,11 +208,7 @@ async fn transfer(conn: &mut Conn, client: &mut Raw, x: &mut Exchange, server: &
             && !down.done
             && let Poll::Ready(Err(broken)) = down.poll(cx, server, client, &worker.buffers)
         {
-            return Poll::Ready(Some(if matches!(broken, Broken::Source(_)) {
-                Termination(By::Server, During::Data)
-            } else {
-                Termination(By::Client, During::Data)
-            }));
+            return Poll::Ready(Some(Termination(broken.by(false), During::Data)));
         }
         if up.done && down.done {
             return Poll::Ready(None);
@@ -247,6 +239,10 @@ async fn transfer(conn: &mut Conn, client: &mut Raw, x: &mut Exchange, server: &
         match termination.0 {
             By::Server => client.stream.socket().reset_on_close(),
             By::Client => server.stream.socket().reset_on_close(),
+            By::Exhaustion => {
+                client.stream.socket().reset_on_close();
+                server.stream.socket().reset_on_close();
+            }
             _ => {}
         }
     }

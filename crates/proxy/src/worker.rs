@@ -59,7 +59,7 @@ pub(crate) fn run(seed: Seed) {
         Ok(runtime) => runtime,
         Err(e) => return drop(ready.send(Err(e))),
     };
-    let buffers = Buffers::new(shared.config.global.tune.bufsize);
+    let buffers = Buffers::new(shared.config.global.tune.bufsize, shared.memory.clone());
     let worker = Rc::new(Worker::new(id, handle, shared, buffers));
     worker.refill_reserve();
     if worker.shared.acceptors.iter().flatten().any(Option::is_some) {

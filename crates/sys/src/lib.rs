@@ -17,12 +17,12 @@ pub use account::{Group, User, group, user};
 pub use clock::local_offset;
 pub use datagram::{SEGMENTS_MAX, send_segments};
 pub use files::{read_at_most, read_file};
-pub use memory::{Poisonable, poison};
+pub use memory::{Allocator, MemoryGauge, MemoryRoom, free_bytes, has_reserve, keep_reserve, poison};
 pub use process::{
     Forked, Silence, chroot, confine, drop_to, exec, fork, is_root, kill, new_session, reap, unblock_signals,
 };
 pub use signal::{Signal, Signals};
 pub use socket::{adopt, adopt_listener, inheritable};
-pub use sockopt::{forget_on_close, set_bind_address_no_port, set_defer_accept, set_fast_open, tcp_info};
+pub use sockopt::{forget_on_close, set_bind_address_no_port, set_defer_accept, set_fast_open, tcp_info, unsent};
 pub use spare::Spares;
 pub use stack::{install_stack_capture, return_addresses, thread_cpu_time, thread_id};

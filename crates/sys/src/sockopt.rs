@@ -59,6 +59,17 @@ pub fn tcp_info(socket: RawFd, peer: SocketAddr) -> Option<libc::tcp_info> {
     (result == 0).then_some(info)
 }
 
+/// SIOCOUTQ: how many bytes the system holds that the peer has not acknowledged; on a unix socket, not read.
+///
+/// # Errors
+/// Those of ioctl(2).
+pub fn unsent(socket: BorrowedFd<'_>) -> io::Result<usize> {
+    let mut bytes: libc::c_int = 0;
+    // SAFETY: `bytes` is what this request writes; the descriptor is open while it is borrowed.
+    let result = unsafe { libc::ioctl(socket.as_raw_fd(), libc::TIOCOUTQ, &raw mut bytes) };
+    if result == 0 { Ok(usize::try_from(bytes).unwrap_or(0)) } else { Err(io::Error::last_os_error()) }
+}
+
 fn set_option(socket: BorrowedFd<'_>, level: i32, option: i32, value: i32) -> io::Result<()> {
     let size = size_of::<i32>() as libc::socklen_t;
     // SAFETY: `value` outlives the call and is `size` bytes long; the descriptor is open while it is borrowed.

@@ -20,18 +20,21 @@ const REQUEST: &[u8] = b"\x82\x86\x84\x41\x01h";
 /// The same, and nothing of it is to be remembered.
 const PLAIN: &[u8] = b"\x82\x86\x84\x01\x01h";
 
-const DATA: u8 = 0;
-const HEADERS: u8 = 1;
+/// How a client begins.
+pub(super) const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+
+pub(super) const DATA: u8 = 0;
+pub(super) const HEADERS: u8 = 1;
 const RST_STREAM: u8 = 3;
-const SETTINGS: u8 = 4;
+pub(super) const SETTINGS: u8 = 4;
 const PUSH_PROMISE: u8 = 5;
 const PING: u8 = 6;
 const GOAWAY: u8 = 7;
 const WINDOW_UPDATE: u8 = 8;
 const CONTINUATION: u8 = 9;
 
-const END_STREAM: u8 = 1;
-const END_HEADERS: u8 = 4;
+pub(super) const END_STREAM: u8 = 1;
+pub(super) const END_HEADERS: u8 = 4;
 
 /// Frames that make work and bring no request to its end.
 #[derive(Clone, Copy)]
@@ -193,7 +196,7 @@ fn messages_with_pings() -> Result<(), Failure> {
 impl Flood {
     /// The preface, and what opens the flood.
     fn opening(&self) -> Vec<u8> {
-        let mut bytes = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();
+        let mut bytes = PREFACE.to_vec();
         bytes.extend(frame(SETTINGS, 0, 0, b""));
         bytes.extend((self.open)(0));
         bytes
@@ -236,7 +239,7 @@ fn nothing(_: u32) -> Vec<u8> {
     Vec::new()
 }
 
-fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+pub(super) fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     let mut bytes = (payload.len() as u32).to_be_bytes()[1..].to_vec();
     bytes.extend([kind, flags]);
     bytes.extend(stream.to_be_bytes());

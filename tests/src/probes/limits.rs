@@ -35,7 +35,7 @@ fn open(run: &mut Run<'_>, name: &str) -> Result<Wire, Failure> {
     client::open(run.bind(name)?, &plain)
 }
 
-fn get(run: &mut Run<'_>, name: &str, target: &str) -> Result<u16, Failure> {
+pub(super) fn get(run: &mut Run<'_>, name: &str, target: &str) -> Result<u16, Failure> {
     let mut inbox = Inbox::new(open(run, name)?, None);
     let request = format!("GET {target} HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n");
     inbox.wire.write_all(request.as_bytes()).map_err(|e| e.to_string())?;

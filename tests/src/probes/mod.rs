@@ -2,6 +2,7 @@
 
 pub mod floods;
 mod limits;
+mod memory;
 mod resets;
 mod smuggling;
 mod spread;
@@ -32,6 +33,7 @@ pub fn all() -> Vec<Probe> {
     probes.extend(resets::probes());
     probes.extend(floods::probes());
     probes.extend(limits::probes());
+    probes.extend(memory::probes());
     probes.extend(spread::probes());
     probes
 }

@@ -105,6 +105,14 @@ impl Socket {
             _ => None,
         }
     }
+    /// How many bytes that were sent the peer has not received yet.
+    pub fn untaken(&self) -> usize {
+        #[cfg(test)]
+        if let Socket::Memory(_) = self {
+            return 0;
+        }
+        penstock_sys::unsent(self.as_fd()).unwrap_or(0)
+    }
     /// The remote address; a unix socket has none and counts as `0.0.0.0:0`.
     pub fn peer_addr(&self) -> io::Result<SocketAddr> {
         match self {

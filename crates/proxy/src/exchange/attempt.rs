@@ -10,7 +10,7 @@ use super::{
     headers, invalid, redirect,
     repeat::{Ended, is_repeatable, keep_body},
     respond,
-    timeouts::{Patience, Side},
+    timeouts::{Awaited, Patience, Side},
 };
 use crate::{
     connection::{Conn, in_time},
@@ -23,6 +23,7 @@ use crate::{
     },
     log::debug,
     observe::counters::InUse,
+    process::memory::NoMemory,
     rules::context,
     server::{Seen, Server, Slot},
     servers::{key::key_of, pool::Returned},
@@ -169,6 +170,8 @@ pub(super) enum Head {
     ClientFault(Fault),
     Timeout(Side),
     Gone,
+    /// There is no memory for it.
+    Memory(NoMemory),
 }
 
 /// Sends the request to the server, and the response to the client.
@@ -260,6 +263,7 @@ pub(super) fn poll_head(
     if !request.done {
         match request.poll(cx, live.client, upstream, &live.worker.buffers) {
             Poll::Ready(Err(Broken::Source(fault))) => return Poll::Ready(Head::ClientFault(fault)),
+            Poll::Ready(Err(Broken::Memory(missing))) => return Poll::Ready(Head::Memory(missing)),
             // The server may have responded before it stopped reading.
             Poll::Ready(Err(Broken::Sink(e))) => {
                 return match upstream.poll_head(cx, &mut live.x.response) {
@@ -276,6 +280,7 @@ pub(super) fn poll_head(
     }
     match upstream.poll_head(cx, &mut live.x.response) {
         Poll::Ready(Ok(framing)) => return Poll::Ready(Head::Got(framing)),
+        Poll::Ready(Err(Fault::Memory(missing))) => return Poll::Ready(Head::Memory(missing)),
         Poll::Ready(Err(fault)) => return Poll::Ready(Head::ServerFault(fault)),
         Poll::Pending => {}
     }
@@ -285,9 +290,8 @@ pub(super) fn poll_head(
     }
     // Once the server has the request, its timeout runs; until then, that of whichever side holds the request up.
     let on_client = !request.done && request.waits_for == Waits::Source;
-    patience
-        .poll(cx, &mut live.conn.deadline, live.worker.clock.now(), (on_client, !on_client), moved)
-        .map(Head::Timeout)
+    let awaited = Awaited { client: on_client, server: !on_client, is_unread: false };
+    patience.poll(cx, &mut live.conn.deadline, live.worker.clock.now(), awaited, moved).map(Head::Timeout)
 }
 
 /// Handles a missing response head: responds with an error, unless another attempt may help.
@@ -321,7 +325,9 @@ pub(super) async fn head_failed(
             }
             let (reason, termination) = match fault {
                 Fault::Invalid(_) => (Reason::Junk, Termination(By::Refusal, During::Headers)),
-                Fault::Closed | Fault::Io(_) => (Reason::Empty, Termination(By::Server, During::Headers)),
+                Fault::Closed | Fault::Io(_) | Fault::Memory(_) => {
+                    (Reason::Empty, Termination(By::Server, During::Headers))
+                }
             };
             cells.response_errors.inc();
             backend.response_errors.inc();
@@ -367,6 +373,10 @@ pub(super) async fn head_failed(
             backend.client_aborts.inc();
             live.x.log.termination = Termination(By::Client, During::Headers);
             respond::error(live, 400).await;
+        }
+        Head::Memory(NoMemory) => {
+            live.x.log.termination = Termination(By::Exhaustion, During::Headers);
+            respond::error(live, 500).await;
         }
         Head::Got(_) => {}
     }

@@ -10,7 +10,11 @@ use crate::{
     connection::Conn,
     exchange::live::Live,
     http1::body::{VERSION, weight},
-    worker::turn,
+    process::memory::NoMemory,
+    worker::{
+        buffer::{Buffer, Buffers},
+        turn,
+    },
 };
 use penstock_http::{Fields, Framing, Known};
 use std::{future::poll_fn, task::Poll, time::Duration};
@@ -35,7 +39,10 @@ pub(crate) async fn wait(live: &mut Live<'_>, at_least: u64, limit: Option<Durat
     invite(live).await;
     live.conn.deadline.set(live.worker.clock.now(), limit);
     let worker = live.worker;
-    let body = live.x.body.get_or_insert_with(|| worker.buffers.take());
+    let body = match held(&mut live.x.body, &worker.buffers) {
+        Ok(body) => body,
+        Err(missing) => return Waited::Failed(missing.into()),
+    };
     let complete = &mut live.x.body_complete;
     let deadline = &mut live.conn.deadline;
     poll_fn(|cx| {
@@ -68,13 +75,22 @@ pub(crate) async fn invite(live: &mut Live<'_>) {
     }
 }
 
+/// The buffer that holds a body, taken if there is none yet.
+fn held<'a>(body: &'a mut Option<Buffer>, buffers: &Buffers) -> Result<&'a mut Buffer, NoMemory> {
+    Ok(match body {
+        Some(buffer) => buffer,
+        none => none.insert(buffers.take()?),
+    })
+}
+
 /// Moves the part of the request's body that came with its head into [`Exchange::body`]; neither waits nor sends `100
 /// Continue`.
 pub(crate) async fn look(live: &mut Live<'_>) {
     if live.x.body_complete || live.client.request_framing() == Framing::None {
         return;
     }
-    let body = live.x.body.get_or_insert_with(|| live.worker.buffers.take());
+    // Without memory, forwarding it fails as well.
+    let Ok(body) = held(&mut live.x.body, &live.worker.buffers) else { return };
     let complete = &mut live.x.body_complete;
     poll_fn(|cx| {
         while let Poll::Ready(Ok(read @ (Body::More(_) | Body::End))) = live.client.poll_body(cx, body) {
@@ -105,7 +121,7 @@ pub(crate) async fn look_ahead(conn: &Conn, x: &mut Exchange, ahead: &mut Ahead<
     if !ahead.has_body {
         return;
     }
-    let body = x.response_body.get_or_insert_with(|| conn.worker.buffers.take());
+    let Ok(body) = held(&mut x.response_body, &conn.worker.buffers) else { return };
     let complete = &mut x.response_complete;
     poll_fn(|cx| {
         while let Poll::Ready(Ok(read @ (Body::More(_) | Body::End))) = ahead.upstream.poll_body(cx, body) {
@@ -129,7 +145,7 @@ pub(crate) async fn wait_ahead(live: &mut Live<'_>, ahead: &mut Ahead<'_>, at_le
     }
     live.conn.deadline.set(live.worker.clock.now(), Some(limit));
     let (deadline, buffers) = (&mut live.conn.deadline, &live.worker.buffers);
-    let body = live.x.response_body.get_or_insert_with(|| buffers.take());
+    let Ok(body) = held(&mut live.x.response_body, buffers) else { return Waited::Enough };
     let complete = &mut live.x.response_complete;
     poll_fn(|cx| {
         while !*complete && (at_least == 0 || (body.len() as u64) < at_least) {
@@ -138,7 +154,7 @@ pub(crate) async fn wait_ahead(live: &mut Live<'_>, ahead: &mut Ahead<'_>, at_le
                 Poll::Ready(Ok(Body::More(_))) => {}
                 Poll::Ready(Ok(Body::End)) => *complete = true,
                 Poll::Ready(Err(fault @ Fault::Invalid(_))) => return Poll::Ready(Waited::Failed(fault)),
-                Poll::Ready(Ok(Body::Full) | Err(Fault::Closed | Fault::Io(_))) => break,
+                Poll::Ready(Ok(Body::Full) | Err(Fault::Closed | Fault::Io(_) | Fault::Memory(_))) => break,
                 Poll::Pending => {
                     if !ahead.request.done
                         && matches!(ahead.request.poll(cx, live.client, ahead.upstream, buffers), Poll::Ready(Err(_)))

@@ -70,7 +70,7 @@ pub(crate) fn store(live: &mut Live<'_>, cache: CacheId, framing: Framing) {
     let cache = &live.worker.shared.caches[cache.0 as usize];
     if caching.query.has_changed(x.response.status()) {
         cache.invalidate(&caching.query);
-    } else if caching.storing.is_none() && x.txn.inspection.is_none() {
+    } else if caching.storing.is_none() && x.txn.inspection.is_none() && !live.worker.shared.memory.is_short() {
         // What HTTP/2 ends with its head has no body.
         let framing = if framing == Framing::None { Framing::Length(0) } else { framing };
         caching.storing = cache.store(&caching.query, &x.response, framing, live.worker.clock.unix_s());

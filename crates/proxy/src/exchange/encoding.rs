@@ -127,7 +127,7 @@ impl Encoding {
     }
     /// Reads from the source into an empty input buffer.
     fn poll_read(&mut self, cx: &mut Context<'_>, source: &mut dyn Source) -> Poll<Result<(), Fault>> {
-        let mut input = self.worker.buffers.take();
+        let mut input = self.worker.buffers.take()?;
         let read = source.poll_body(cx, &mut input);
         if input.is_empty() {
             self.worker.buffers.give(input);

@@ -3,7 +3,7 @@
 //! A body travels as payload in a [`Buffer`]; each end removes and adds its own framing. HTTP/1 ends are in
 //! `http1/client_side.rs` and `http1/server_side.rs`, those of HTTP/2 in `http2`.
 
-use crate::worker::buffer::Buffer;
+use crate::{process::memory::NoMemory, worker::buffer::Buffer};
 use penstock_http::{Error, Fields, Framing, RequestHead, ResponseHead};
 use std::{
     io,
@@ -39,6 +39,14 @@ pub(crate) enum Fault {
     Io(io::Error),
     /// It sent something that is not a valid message.
     Invalid(Error),
+    /// There is no memory for what it sends.
+    Memory(NoMemory),
+}
+
+impl From<NoMemory> for Fault {
+    fn from(missing: NoMemory) -> Self {
+        Fault::Memory(missing)
+    }
 }
 
 impl From<io::Error> for Fault {
@@ -66,6 +74,10 @@ pub(crate) trait Sink {
     /// The largest size to which a buffer for this end may grow.
     fn buffer_max(&self) -> usize {
         usize::MAX
+    }
+    /// How many bytes the peer has received since it connected, as far as the system knows.
+    fn taken(&self) -> u64 {
+        u64::MAX
     }
     /// Whether a send that was pending may be continued with another buffer that holds the same bytes.
     fn may_refill(&self) -> bool {

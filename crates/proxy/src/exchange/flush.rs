@@ -1,6 +1,6 @@
 //! Sends what is queued in the client's end of an exchange.
 
-use crate::{connection::in_time, exchange::live::Live, worker::buffer::Buffer};
+use crate::{connection::taken_in_time, exchange::live::Live, worker::buffer::Buffer};
 use std::future::poll_fn;
 
 /// Why a client was not sent what was queued for it.
@@ -20,7 +20,8 @@ pub(crate) async fn flush(live: &mut Live<'_>) -> Result<(), Unsent> {
 /// Sends what is queued in the client's end, and then `bytes` of a body.
 pub(super) async fn send(live: &mut Live<'_>, bytes: &mut Buffer) -> Result<(), Unsent> {
     live.conn.deadline.set(live.worker.clock.now(), live.conn.proxy().timeouts.client);
-    match in_time(&mut live.conn.deadline, poll_fn(|cx| live.client.poll_send(cx, bytes, None))).await {
+    let sending = poll_fn(|cx| live.client.poll_send(cx, bytes, None));
+    match taken_in_time(live.worker, &mut live.conn.deadline, sending).await {
         Some(Ok(())) => Ok(()),
         Some(Err(_)) => Err(Unsent::Closed),
         None => Err(Unsent::Late),

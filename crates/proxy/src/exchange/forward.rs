@@ -5,12 +5,16 @@ use super::{
     encoding::Encoding,
     ends::{Body, End, Fault, Sink, Source},
 };
-use crate::inspect::{Replay, Replayed};
-use crate::worker::{
-    buffer::{Buffer, Buffers},
-    turn,
+use crate::{
+    inspect::{Replay, Replayed},
+    process::memory::NoMemory,
+    worker::{
+        buffer::{Buffer, Buffers},
+        turn,
+    },
 };
 use penstock_http::Error;
+use penstock_rules::By;
 use std::{
     io,
     task::{Context, Poll},
@@ -63,6 +67,20 @@ pub(crate) enum Waits {
 pub(crate) enum Broken {
     Source(Fault),
     Sink(io::Error),
+    /// Neither: there is no memory for what they exchange.
+    Memory(NoMemory),
+}
+
+impl Broken {
+    /// Who broke a direction from the client, or from the server.
+    pub fn by(&self, from_client: bool) -> By {
+        match self {
+            Broken::Memory(NoMemory) => By::Exhaustion,
+            Broken::Source(_) if from_client => By::Client,
+            Broken::Sink(_) if !from_client => By::Client,
+            Broken::Source(_) | Broken::Sink(_) => By::Server,
+        }
+    }
 }
 
 impl Flow {
@@ -84,7 +102,7 @@ impl Flow {
     /// The kept bytes as a buffer to preload another flow with, and whether they are the whole body.
     pub fn again(&mut self, buffers: &Buffers) -> Option<(Buffer, bool)> {
         let kept = self.kept.take()?;
-        let mut buffer = buffers.take();
+        let mut buffer = buffers.take_anyway();
         buffer.append(&kept.bytes);
         Some((buffer, self.read))
     }
@@ -104,7 +122,14 @@ impl Flow {
     ) -> Poll<Result<(), Broken>> {
         while !self.done {
             turn::round();
-            let buffer = self.buffer.get_or_insert_with(|| if self.read { Buffer::none() } else { buffers.take() });
+            let buffer = match &mut self.buffer {
+                Some(buffer) => buffer,
+                none if self.read => none.insert(Buffer::none()),
+                none => match buffers.take() {
+                    Ok(buffer) => none.insert(buffer),
+                    Err(missing) => return Poll::Ready(Err(Broken::Memory(missing))),
+                },
+            };
             if buffer.is_empty() && !self.read && !self.sending {
                 let mut replayed;
                 let source: &mut dyn Source = match &mut self.replay {
@@ -132,6 +157,7 @@ impl Flow {
                         return Poll::Ready(Err(Broken::Source(Fault::Invalid(Error::TooLarge))));
                     }
                     Poll::Ready(Ok(Body::End)) => self.read = true,
+                    Poll::Ready(Err(Fault::Memory(missing))) => return Poll::Ready(Err(Broken::Memory(missing))),
                     Poll::Ready(Err(fault)) => return Poll::Ready(Err(Broken::Source(fault))),
                 }
                 remember(&mut self.kept, buffer.data());
@@ -162,8 +188,12 @@ impl Flow {
                     if buffers.is_shrunk(buffer) {
                         self.give_back(buffers);
                     } else if full && !self.done && buffer.capacity() < sink.buffer_max() {
-                        buffer.clear();
-                        buffers.grow(buffer);
+                        // What only filled the system's buffers would be kept in addition if the peer takes nothing: it has to have taken as
+                        // much as the new buffer holds, of this message or earlier ones.
+                        if sink.taken() >= 2 * buffer.capacity() as u64 {
+                            buffer.clear();
+                            buffers.grow(buffer);
+                        }
                     }
                 }
             }
@@ -248,7 +278,7 @@ mod tests {
 
     #[test]
     fn a_head_leaves_before_a_body_that_is_not_there_yet_and_no_buffer_is_kept_while_waiting() {
-        let buffers = Buffers::new(1024);
+        let buffers = Buffers::of(1024);
         let (mut source, mut sink) = (Pieces(vec![b"ab", b"cd"], false), Collect::default());
         let mut flow = Flow::new();
         let cx = &mut Context::from_waker(Waker::noop());
@@ -280,7 +310,7 @@ mod tests {
 
     #[test]
     fn a_flow_whose_sink_takes_nothing_holds_what_it_must_and_loses_nothing() {
-        let buffers = Buffers::new(1024);
+        let buffers = Buffers::of(1024);
         let (mut source, mut sink) = (Pieces(vec![b"abcdefgh", b"ij"], false), Reluctant::default());
         let mut flow = Flow::new();
         let cx = &mut Context::from_waker(Waker::noop());
@@ -297,7 +327,7 @@ mod tests {
 
     #[test]
     fn a_body_that_is_kept_can_be_sent_again_and_a_long_one_is_not_kept() {
-        let buffers = Buffers::new(1024);
+        let buffers = Buffers::of(1024);
         let cx = &mut Context::from_waker(Waker::noop());
         for (limit, kept) in [(4, true), (3, false)] {
             let (mut source, mut sink) = (Pieces(vec![b"ab", b"cd"], false), Collect::default());

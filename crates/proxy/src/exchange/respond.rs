@@ -5,9 +5,10 @@ use super::{
     state::Exchange,
 };
 use crate::{
-    connection::{Conn, in_time},
+    connection::{Conn, taken_in_time},
     exchange::live::Live,
     http1::body::{VERSION, weight},
+    process::memory::NoMemory,
     rules::{
         after_response,
         context::{self, Stage},
@@ -260,7 +261,13 @@ async fn pour(live: &mut Live<'_>, body: &[u8], is_last: bool) -> bool {
     let buffers = &live.worker.buffers;
     let sending = poll_fn(|cx| {
         loop {
-            let buffer = lent.get_or_insert_with(|| buffers.take());
+            let buffer = match &mut lent {
+                Some(buffer) => buffer,
+                none => match buffers.take() {
+                    Ok(buffer) => none.insert(buffer),
+                    Err(NoMemory) => return Poll::Ready(false),
+                },
+            };
             if buffer.is_empty() {
                 let taken = buffer.append(rest);
                 rest = &rest[taken..];
@@ -285,7 +292,7 @@ async fn pour(live: &mut Live<'_>, body: &[u8], is_last: bool) -> bool {
     live.conn
         .deadline
         .set(live.worker.clock.now(), live.worker.shared.config.proxies[live.conn.frontend].timeouts.client);
-    let sent = in_time(&mut live.conn.deadline, sending).await;
+    let sent = taken_in_time(live.worker, &mut live.conn.deadline, sending).await;
     if let Some(buffer) = lent {
         buffers.give(buffer);
     }

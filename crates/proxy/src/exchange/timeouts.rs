@@ -4,9 +4,14 @@ use super::{
     forward::{Flow, Waits},
     state::Exchange,
 };
-use crate::connection::{Conn, timer::Deadline};
+use crate::{
+    connection::{Conn, timer::Deadline},
+    process::memory,
+    worker::state::Worker,
+};
 use penstock_config::model::Proxy;
 use std::{
+    rc::Rc,
     task::{Context, Poll},
     time::Duration,
 };
@@ -19,6 +24,16 @@ pub(crate) struct Patience {
     client_due: Option<Instant>,
     server_due: Option<Instant>,
     is_half_closed: bool,
+    worker: Rc<Worker>,
+}
+
+/// What an exchange waits for.
+#[derive(Clone, Copy)]
+pub(crate) struct Awaited {
+    pub client: bool,
+    pub server: bool,
+    /// The client is to take what there is for it, which is kept until then.
+    pub is_unread: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -36,6 +51,7 @@ impl Patience {
             client_due: None,
             server_due: None,
             is_half_closed: false,
+            worker: conn.worker.clone(),
         }
     }
     /// As [`Patience::poll`] for two byte streams, from the client and to it, each of which ends by itself. Once one has
@@ -53,9 +69,13 @@ impl Patience {
         }
         let moved = std::mem::take(&mut up.moved) | std::mem::take(&mut down.moved);
         let waits = |flow: &Flow, end| !flow.done && flow.waits_for == end;
-        let on_client = waits(up, Waits::Source) || waits(down, Waits::Sink);
-        let on_server = waits(down, Waits::Source) || waits(up, Waits::Sink);
-        self.poll(cx, deadline, now, (on_client, on_server), moved)
+        let is_unread = waits(down, Waits::Sink);
+        let awaited = Awaited {
+            client: waits(up, Waits::Source) || is_unread,
+            server: waits(down, Waits::Source) || waits(up, Waits::Sink),
+            is_unread,
+        };
+        self.poll(cx, deadline, now, awaited, moved)
     }
     /// Called when one direction has ended: applies these limits from now on, where set, and restarts the timers.
     fn half_closed(&mut self, client: Option<Duration>, server: Option<Duration>) {
@@ -70,10 +90,10 @@ impl Patience {
         cx: &mut Context<'_>,
         deadline: &mut Deadline,
         now: Instant,
-        waits: (bool, bool),
+        awaited: Awaited,
         moved: bool,
     ) -> Poll<Side> {
-        let (client, server) = waits;
+        let Awaited { client, server, is_unread } = awaited;
         let stands = |waits: bool, due: Option<Instant>| waits == due.is_some();
         if moved || !stands(client, self.client_due) || !stands(server, self.server_due) {
             let due = |waits: bool, due: Option<Instant>, limit: Option<Duration>| match (waits, limit) {
@@ -88,10 +108,12 @@ impl Patience {
             };
             self.client_due = due(client, self.client_due, self.client);
             self.server_due = due(server, self.server_due, self.server);
-            deadline.set_at(match (self.client_due, self.server_due) {
-                (Some(a), Some(b)) => Some(a.min(b)),
-                (a, b) => a.or(b),
-            });
+            deadline.set_at(self.client_due.into_iter().chain(self.server_due).min());
+        }
+        let soon = now + memory::PATIENCE;
+        if is_unread && self.worker.shared.memory.is_short() && self.client_due.is_none_or(|due| due > soon) {
+            self.client_due = Some(soon);
+            deadline.set_at(self.server_due.into_iter().chain([soon]).min());
         }
         match deadline.poll_expired(cx) {
             Poll::Pending => Poll::Pending,

@@ -6,11 +6,12 @@ use super::{
     finish,
     forward::{Broken, Flow, Waits},
     repeat::Ended,
-    timeouts::{Patience, Side},
+    timeouts::{Awaited, Patience, Side},
 };
 use crate::{
     connection::{Conn, in_time},
     exchange::live::Live,
+    process::memory::NoMemory,
     server::Server,
     worker::buffer::Buffer,
 };
@@ -31,6 +32,8 @@ pub(super) enum Transfer {
     ClientFault,
     ClientGone,
     Timeout(Side),
+    /// There is no memory for the rest.
+    Memory(NoMemory),
 }
 
 pub(super) fn poll_body(
@@ -43,6 +46,9 @@ pub(super) fn poll_body(
     storing: &mut Option<Storing>,
 ) -> Poll<Transfer> {
     let buffers = &live.worker.buffers;
+    if live.worker.shared.memory.is_short() {
+        *storing = None;
+    }
     let polled = match storing {
         None => response.poll(cx, upstream, live.client, buffers),
         Some(_) => response.poll(cx, &mut Tee::new(upstream, storing), live.client, buffers),
@@ -52,6 +58,7 @@ pub(super) fn poll_body(
         Poll::Ready(Ok(())) => return Poll::Ready(Transfer::Done),
         Poll::Ready(Err(Broken::Source(_))) => return Poll::Ready(Transfer::ServerFault),
         Poll::Ready(Err(Broken::Sink(_))) => return Poll::Ready(Transfer::ClientGone),
+        Poll::Ready(Err(Broken::Memory(missing))) => return Poll::Ready(Transfer::Memory(missing)),
         Poll::Pending => {}
     }
     let mut moved = std::mem::take(&mut response.moved);
@@ -60,6 +67,7 @@ pub(super) fn poll_body(
             Poll::Ready(Err(Broken::Source(_))) => return Poll::Ready(Transfer::ClientFault),
             // The response may say why it stopped reading, so it is still read.
             Poll::Ready(Err(Broken::Sink(_))) => request.done = true,
+            Poll::Ready(Err(Broken::Memory(missing))) => return Poll::Ready(Transfer::Memory(missing)),
             Poll::Ready(Ok(())) | Poll::Pending => {}
         }
         moved |= std::mem::take(&mut request.moved);
@@ -67,11 +75,13 @@ pub(super) fn poll_body(
     if live.client.poll_cancelled(cx).is_ready() {
         return Poll::Ready(Transfer::ClientGone);
     }
-    let waits_client = response.waits_for == Waits::Sink || (!request.done && request.waits_for == Waits::Source);
-    let waits_server = response.waits_for == Waits::Source || (!request.done && request.waits_for == Waits::Sink);
-    patience
-        .poll(cx, &mut live.conn.deadline, live.worker.clock.now(), (waits_client, waits_server), moved)
-        .map(Transfer::Timeout)
+    let is_unread = response.waits_for == Waits::Sink;
+    let awaited = Awaited {
+        client: is_unread || (!request.done && request.waits_for == Waits::Source),
+        server: response.waits_for == Waits::Source || (!request.done && request.waits_for == Waits::Sink),
+        is_unread,
+    };
+    patience.poll(cx, &mut live.conn.deadline, live.worker.clock.now(), awaited, moved).map(Transfer::Timeout)
 }
 
 /// A body that is longer than this, or takes longer, costs more to skip than the new connection that skipping saves.
@@ -128,6 +138,7 @@ pub(super) fn finish_body(live: &mut Live<'_>, server: Option<&Server>, result: 
             counted().for_each(|cells| cells.server_aborts.inc());
             Termination(By::ServerTimeout, During::Data)
         }
+        Transfer::Memory(NoMemory) => Termination(By::Exhaustion, During::Data),
     };
     // As in HAProxy, the log says of a response from a cache where it came from, even if the client did not take it all.
     if server.is_some() {
@@ -166,10 +177,9 @@ pub(super) async fn tunnel(
             let (source, sink): (&mut dyn Source, &mut dyn Sink) =
                 if from_client { (&mut *live.client, &mut *upstream) } else { (&mut *upstream, &mut *live.client) };
             if let Poll::Ready(Err(broken)) = flow.poll(cx, source, sink, buffers) {
-                let by_client = from_client == matches!(broken, Broken::Source(_));
+                let by = broken.by(from_client);
                 // A client that has all that the server had to say, up to its end, need not end in an orderly way.
-                let is_over = served && by_client;
-                let by = if by_client { By::Client } else { By::Server };
+                let is_over = served && by == By::Client;
                 return Poll::Ready((!is_over).then_some(Termination(by, During::Data)));
             }
             served |= flow.done && !from_client;

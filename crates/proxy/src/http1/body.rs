@@ -182,7 +182,10 @@ fn poll_chunks(
         let Some(room) = NonZeroUsize::new(buffer.room()) else {
             return Poll::Ready(Ok(Body::grown(buffer, had)));
         };
-        let raw = input.get_or_insert_with(|| buffers.take_input());
+        let raw = match &mut *input {
+            Some(raw) => raw,
+            none => none.insert(buffers.take_input()?),
+        };
         match reader.step_within(raw.data(), room)? {
             Step::Data(n) => {
                 buffer.append(&raw.data()[..n]);
@@ -297,13 +300,14 @@ impl Outbound {
         let result = stream.poll_write_all(cx, &self.head, &mut self.head_sent);
         self.sent += (self.head_sent - before) as u64;
         ready!(result)?;
+        // A client that does not read the body keeps no memory for the head.
+        buffers.give_head(std::mem::take(&mut self.head));
+        self.head_sent = 0;
         let before = buffer.len();
         let result = stream.poll_drain(cx, buffer);
         self.sent += (before - buffer.len()) as u64;
         ready!(result)?;
         self.framed = false;
-        self.head.clear();
-        self.head_sent = 0;
         if end.is_some() && !self.ended {
             self.end(buffers, end);
             let result = stream.poll_write_all(cx, &self.head, &mut self.head_sent);
@@ -363,8 +367,8 @@ mod tests {
 
     #[test]
     fn a_chunk_is_its_size_its_bytes_and_its_end() {
-        let buffers = Buffers::new(16384);
-        let mut buffer = buffers.take();
+        let buffers = Buffers::of(16384);
+        let mut buffer = buffers.take_anyway();
         buffer.append(&[b'x'; 300]);
         frame_chunk(&mut buffer);
         assert!(buffer.data().starts_with(b"12c\r\nxxx"));
@@ -374,8 +378,8 @@ mod tests {
 
     #[test]
     fn the_largest_buffer_has_room_for_its_own_framing() {
-        let buffers = Buffers::new(16384);
-        let mut buffer = buffers.take();
+        let buffers = Buffers::of(16384);
+        let mut buffer = buffers.take_anyway();
         for _ in 0..8 {
             buffers.grow(&mut buffer);
         }

@@ -5,6 +5,7 @@ use crate::{
     connection::Conn,
     connection::stream::{Fill, Stream},
     exchange::ends::{Body, Client, Counts, End, Fault, Sink, Source},
+    process::memory::NoMemory,
     worker::{buffer::Buffer, state::Worker, turn},
 };
 use penstock_http::{
@@ -30,6 +31,8 @@ pub(crate) struct Http1Client {
     framing: Framing,
     inbound: Inbound,
     outbound: Outbound,
+    /// How many bytes were sent for earlier requests.
+    sent_before: u64,
     limits: Limits,
     request_version: Version,
     /// Whether the client allows another request on this connection.
@@ -81,6 +84,7 @@ impl Http1Client {
             framing: Framing::None,
             inbound: Inbound::Ended,
             outbound: Outbound::new(case),
+            sent_before: 0,
             limits,
             request_version: Version::Http11,
             persistent: true,
@@ -103,7 +107,16 @@ impl Http1Client {
     }
     /// Reads once, after what `input` holds; remembers how reading ended, if it did.
     fn poll_fill(&mut self, cx: &mut Context<'_>) -> Poll<Fill> {
-        let input = self.input.get_or_insert_with(|| self.worker.buffers.take_input());
+        let input = match &mut self.input {
+            Some(input) => input,
+            none => match self.worker.buffers.take_input() {
+                Ok(buffer) => none.insert(buffer),
+                Err(NoMemory) => {
+                    self.ended = Some(Ended::Failed);
+                    return Poll::Ready(Fill::End);
+                }
+            },
+        };
         let read = self.stream.poll_fill(cx, input, usize::MAX);
         give_if_empty(&mut self.input, &self.worker.buffers);
         self.ended = match ready!(read) {
@@ -159,7 +172,7 @@ impl Http1Client {
         self.persistent = connection.persistence(head.version()) == Persistence::KeepAlive;
         self.expects_continue = self.framing != Framing::None && expects_continue(head);
         (self.closing, self.ends_with_close) = (false, false);
-        self.outbound.sent = 0;
+        self.sent_before += std::mem::take(&mut self.outbound.sent);
         Ok(())
     }
     /// The bytes of an incomplete or invalid request, for the error snapshot and the log.
@@ -215,6 +228,9 @@ impl Source for Http1Client {
 }
 
 impl Sink for Http1Client {
+    fn taken(&self) -> u64 {
+        (self.sent_before + self.outbound.sent).saturating_sub(self.stream.socket().untaken() as u64)
+    }
     fn poll_send(&mut self, cx: &mut Context<'_>, buffer: &mut Buffer, end: Option<End<'_>>) -> Poll<io::Result<()>> {
         ready!(self.outbound.poll_send(cx, &mut self.stream, &self.worker.buffers, buffer, end))?;
         if self.tunnel && end.is_some() {

@@ -108,6 +108,9 @@ impl Source for Http1Server {
 }
 
 impl Sink for Http1Server {
+    fn taken(&self) -> u64 {
+        self.outbound.sent.saturating_sub(self.stream.socket().untaken() as u64)
+    }
     fn poll_send(&mut self, cx: &mut Context<'_>, buffer: &mut Buffer, end: Option<End<'_>>) -> Poll<io::Result<()>> {
         ready!(self.outbound.poll_send(cx, &mut self.stream, &self.worker.buffers, buffer, end))?;
         self.requested |= end.is_some();
@@ -165,7 +168,10 @@ impl Upstream for Http1Server {
                 // No buffer is held while the server is thinking.
                 ready!(self.stream.poll_read_ready(cx))?;
             }
-            let input = self.input.get_or_insert_with(|| self.worker.buffers.take_input());
+            let input = match &mut self.input {
+                Some(input) => input,
+                none => none.insert(self.worker.buffers.take_input()?),
+            };
             let read = self.stream.poll_fill(cx, input, usize::MAX);
             if !matches!(read, Poll::Ready(Ok(Fill::Bytes(_)))) {
                 give_if_empty(&mut self.input, &self.worker.buffers);

@@ -123,6 +123,9 @@ impl Http2Client {
         }
         while let Poll::Ready(Some(Ok(data))) = self.inbound.poll_data(cx) {
             turn::round();
+            if self.signals.held.take(data.len()).is_err() {
+                return self.refuse(Reason::ENHANCE_YOUR_CALM);
+            }
             self.inlet.push(data);
         }
     }
@@ -144,6 +147,7 @@ impl Source for Http2Client {
             let taken = self.inlet.move_to(buffer);
             self.counts.received += taken as u64;
             if taken > 0 {
+                self.signals.held.give(taken);
                 // Only now may the client send as much again: what is held here is bounded by the stream's window.
                 self.inbound.flow_control().release_capacity(taken).map_err(broken)?;
                 self.expects_continue = false;
@@ -155,7 +159,10 @@ impl Source for Http2Client {
                 return Poll::Ready(Ok(Body::End));
             }
             match self.inbound.poll_data(cx) {
-                Poll::Ready(Some(Ok(data))) => self.inlet.push(data),
+                Poll::Ready(Some(Ok(data))) => {
+                    self.signals.held.take(data.len())?;
+                    self.inlet.push(data);
+                }
                 Poll::Ready(Some(Err(e))) => return Poll::Ready(Err(fault(e))),
                 Poll::Ready(None) => {
                     self.trailers = ready!(poll_trailers(&mut self.inbound, &self.limits, cx))?;
@@ -345,11 +352,11 @@ mod tests {
     #[test]
     fn a_body_that_nobody_reads_stays_where_it_is() {
         with_unread_stream(async |stream| {
-            let buffers = Buffers::new(16384);
+            let buffers = Buffers::of(16384);
             stream.respond(&mut ResponseHead::from_status(200), Framing::Chunked, false);
             let mut taken = 0;
             loop {
-                let mut buffer = buffers.take();
+                let mut buffer = buffers.take_anyway();
                 buffer.append(&[7; 16384]);
                 turns().await;
                 let polled = poll_fn(|cx| Poll::Ready(stream.poll_send(cx, &mut buffer, None))).await;

@@ -87,6 +87,7 @@ struct Entered(Rc<Streams>);
 
 impl Drop for Entered {
     fn drop(&mut self) {
+        self.0.signals.streams.give_share(self.0.open());
         self.0.signals.open.set(self.0.open() - 1);
         if self.0.open() == 0
             && let Some(waker) = self.0.idle.borrow_mut().take()
@@ -160,6 +161,7 @@ async fn open(conn: &mut Conn, mut stream: Stream, mut begun: Vec<u8>, limits: L
     }
     let table_size = conn.worker.shared.config.global.tune.h2_header_table_size;
     let (guard, signals) = Guard::of_client(stream, begun, table_size);
+    signals.count_in(&conn.worker.shared.memory);
     let handshake = settings(&conn.worker, &limits).handshake(guard);
     let connection = in_time(&mut conn.deadline, handshake).await?.ok()?;
     let streams = Rc::new(Streams::new(signals.clone()));
@@ -187,7 +189,7 @@ async fn preface(conn: &mut Conn, stream: &mut Stream, begun: &mut Vec<u8>) -> b
         if begun.len() >= PREFACE.len() {
             return true;
         }
-        let mut buffer = conn.worker.buffers.take();
+        let Ok(mut buffer) = conn.worker.buffers.take() else { return false };
         let read = in_time(&mut conn.deadline, poll_fn(|cx| stream.poll_fill(cx, &mut buffer, usize::MAX))).await;
         begun.extend_from_slice(buffer.data());
         conn.worker.buffers.give(buffer);

@@ -15,7 +15,10 @@ use super::{
     outlet::Outlet,
     resets::Resets,
 };
-use crate::worker::turn::{self, cost};
+use crate::{
+    process::memory::{Loan, Memory, of_stream},
+    worker::turn::{self, cost},
+};
 use budget::{BYTES_PER_UPDATE, Budget, Moved, UPDATES_PER_DATA};
 use frames::{Frames, PREFACE_BYTES, Side};
 use h2::Reason;
@@ -26,6 +29,7 @@ use std::{
     io,
     pin::Pin,
     rc::Rc,
+    sync::Arc,
     task::{Context, Poll, ready},
 };
 use tokio::{
@@ -43,6 +47,10 @@ pub(crate) struct Signals {
     sent: Cell<Moved>,
     /// What streams have passed to h2.
     pub outlet: Outlet,
+    /// DATA that streams have received and not forwarded.
+    pub held: Loan,
+    /// What streams take besides.
+    pub streams: Loan,
     /// How many streams have an exchange.
     pub open: Cell<usize>,
     /// Malformed requests that have not been logged.
@@ -70,6 +78,12 @@ impl Paths {
 const PATHS_MAX: usize = 256 * 1024;
 
 impl Signals {
+    /// Has what is kept for the peer count in `memory`.
+    pub fn count_in(&self, memory: &Arc<Memory>) {
+        self.outlet.loan.count_in(memory, false);
+        self.held.count_in(memory, false);
+        self.streams.count_in(memory, true);
+    }
     /// The reason why the peer is to be disconnected, if it is.
     pub fn failure(&self) -> Option<Reason> {
         self.failure.get()
@@ -93,6 +107,9 @@ impl Signals {
     }
     /// Records the result of parsing a header block; returns whether there was room for it.
     fn heard(&self, stream: u32, block: Block) -> bool {
+        if self.streams.take(of_stream(block.fields as usize)).is_err() {
+            return false;
+        }
         turn::spend(cost::FIELD * block.fields + cost::KIB * u32::try_from(block.size >> 10).unwrap_or(u32::MAX / 8));
         self.malformed.set(self.malformed.get() + u32::from(block.malformed));
         let Some(path) = block.path.filter(|_| !block.malformed) else { return true };

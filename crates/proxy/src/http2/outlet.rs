@@ -5,6 +5,7 @@
 //! them would make us keep a hundred times that; with a server that sends interim responses (1xx) without end, any
 //! amount.
 
+use crate::process::memory::Loan;
 use std::{
     cell::{Cell, RefCell},
     collections::VecDeque,
@@ -25,6 +26,8 @@ pub(crate) struct Outlet {
     under_way: Cell<usize>,
     /// Whether the peer's socket was full at the last write.
     blocked: Cell<bool>,
+    /// The memory of the DATA among it.
+    pub loan: Loan,
     waiting: RefCell<VecDeque<Waker>>,
     /// Whether the connection has ended.
     closed: Cell<bool>,
@@ -60,6 +63,7 @@ impl Outlet {
     pub fn wrote(&self, bytes: usize) {
         self.blocked.set(false);
         self.under_way.set(self.under_way.get().saturating_sub(bytes));
+        self.loan.give(bytes);
     }
     /// Records that the socket takes no more for now.
     pub fn blocked(&self) {
@@ -77,6 +81,7 @@ impl Outlet {
     pub fn turn_over(&self) {
         if !self.blocked.get() {
             self.under_way.set(0);
+            self.loan.give(usize::MAX);
         }
         if self.under_way.get() < UNDER_WAY_MAX / 2 {
             for waker in self.waiting.take() {

@@ -43,6 +43,7 @@ pub(super) fn poll_send_body(
         if len == 0 {
             continue;
         }
+        signals.outlet.loan.take(len)?;
         let last = len == buffer.len() && end.is_some_and(|end| end.trailers.is_none());
         stream.send_data(Bytes::copy_from_slice(&buffer.data()[..len]), last).map_err(io_error)?;
         buffer.consume(len);

@@ -337,7 +337,7 @@ async fn converse(
     limits: Limits,
 ) -> Result<(), Stop> {
     let worker = live.worker;
-    let mut input = worker.buffers.take();
+    let mut input = worker.buffers.take_anyway();
     // Set once the service reads no more; it may have answered before.
     let mut deaf = false;
     let mut waited_for = None;
@@ -357,6 +357,9 @@ async fn converse(
             match stream.poll_fill(cx, &mut input, usize::MAX) {
                 Poll::Ready(Ok(Fill::Bytes(_))) => {
                     progress = true;
+                    if let Err(missing) = original.loan.take(input.len()) {
+                        return Poll::Ready(Err(Stop::Broken(Broken::Source(missing.into()))));
+                    }
                     let taken = transaction.input(input.data());
                     input.clear();
                     if taken.is_err() {

@@ -8,8 +8,10 @@ use crate::{
         ends::{Body, Client, Fault},
         live::Live,
     },
+    process::memory::Loan,
     worker::{
         buffer::{Buffer, Buffers},
+        state::Worker,
         turn,
     },
 };
@@ -31,6 +33,8 @@ pub(super) struct Original<'a, 'b> {
     pub replaced: bool,
     /// For a response: where it is read from.
     ahead: Option<&'a mut Ahead<'b>>,
+    /// The memory that `pieces` and answers of services take.
+    pub loan: Loan,
 }
 
 /// Why no more of a body is read.
@@ -46,27 +50,29 @@ impl<'a, 'b> Original<'a, 'b> {
     pub fn of_request(live: &mut Live<'_>) -> Self {
         let framing = live.x.request_framing(live.client);
         let complete = std::mem::take(&mut live.x.body_complete) || framing == Framing::None;
-        Self::begin(live.x.body.take(), complete, framing, None, &live.worker.buffers)
+        Self::begin(live.x.body.take(), complete, framing, None, live.worker)
     }
     /// The response's body.
     pub fn of_response(live: &mut Live<'_>, ahead: &'a mut Ahead<'b>, framing: Framing) -> Self {
         let framing = if ahead.has_body { framing } else { Framing::None };
         let complete = std::mem::take(&mut live.x.response_complete) || framing == Framing::None;
-        Self::begin(live.x.response_body.take(), complete, framing, Some(ahead), &live.worker.buffers)
+        Self::begin(live.x.response_body.take(), complete, framing, Some(ahead), live.worker)
     }
     fn begin(
         read: Option<Buffer>,
         complete: bool,
         framing: Framing,
         ahead: Option<&'a mut Ahead<'b>>,
-        buffers: &Buffers,
+        worker: &Worker,
     ) -> Self {
         let mut pieces = Pieces::default();
         if let Some(buffer) = read {
             pieces.push(buffer.data());
-            buffers.give(buffer);
+            worker.buffers.give(buffer);
         }
-        Original { pieces, complete, framing, replaced: false, ahead }
+        let loan = Loan::default();
+        loan.count_in(&worker.shared.memory, false);
+        Original { pieces, complete, framing, replaced: false, ahead, loan }
     }
     pub fn has_body(&self) -> bool {
         self.framing != Framing::None
@@ -82,13 +88,15 @@ impl<'a, 'b> Original<'a, 'b> {
         client: &mut dyn Client,
         buffers: &Buffers,
     ) -> Poll<Result<(), Fault>> {
-        let mut buffer = buffers.take();
+        let mut buffer = buffers.take()?;
         let polled = match &mut self.ahead {
             None => client.poll_body(cx, &mut buffer),
             Some(ahead) => ahead.upstream.poll_body(cx, &mut buffer),
         };
+        let lent = self.loan.take(buffer.len());
         self.pieces.push(buffer.data());
         buffers.give(buffer);
+        lent?;
         Poll::Ready(match polled {
             Poll::Ready(Ok(Body::End)) => {
                 self.complete = true;
@@ -170,11 +178,12 @@ impl<'a, 'b> Original<'a, 'b> {
             if !self.has_body() {
                 return Parts { buffer: None, complete: false, replay: None, framing };
             }
-            let mut buffer = buffers.take();
+            let mut buffer = buffers.take_anyway();
             buffer.append(&self.pieces.to_vec());
             return Parts { buffer: Some(buffer), complete: self.complete, replay: None, framing };
         }
-        let replay = Replay { pieces: Rc::new(self.pieces), complete: self.complete, replaced: self.replaced, at: 0 };
+        let (pieces, loan) = (Rc::new(self.pieces), Rc::new(self.loan));
+        let replay = Replay { pieces, _loan: loan, complete: self.complete, replaced: self.replaced, at: 0 };
         Parts { buffer: None, complete: false, replay: Some(replay), framing }
     }
 }

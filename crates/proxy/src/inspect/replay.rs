@@ -2,6 +2,7 @@
 
 use crate::{
     exchange::ends::{Body, Fault, Source},
+    process::memory::Loan,
     worker::buffer::Buffer,
 };
 use penstock_http::{Fields, Framing};
@@ -34,6 +35,8 @@ impl Inspected {
 #[derive(Clone)]
 pub(crate) struct Replay {
     pub pieces: Rc<Pieces>,
+    /// What they take, returned with the last of them.
+    pub _loan: Rc<Loan>,
     pub complete: bool,
     /// Whether a service has made it: then the original's trailers do not belong to it.
     pub replaced: bool,

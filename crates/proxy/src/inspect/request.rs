@@ -137,6 +137,7 @@ async fn block(live: &mut Live<'_>, body: Option<Pieces>) -> Judged {
 async fn end(live: &mut Live<'_>, broken: Broken) {
     let (termination, status) = match broken {
         Broken::Late => (Termination(By::ClientTimeout, During::Data), 408),
+        Broken::Source(Fault::Memory(_)) => (Termination(By::Exhaustion, During::Request), 500),
         Broken::Source(Fault::Invalid(_)) => (Termination(By::Refusal, During::Request), 400),
         Broken::Source(_) => {
             live.x.log.termination = Termination(By::Client, During::Data);

@@ -101,6 +101,7 @@ async fn pass(
         Asked::Broken(broken) => {
             let (termination, status) = match broken {
                 Broken::Late => (Termination(By::ServerTimeout, During::Data), 504),
+                Broken::Source(Fault::Memory(_)) => (Termination(By::Exhaustion, During::Headers), 500),
                 Broken::Source(Fault::Invalid(_)) => (Termination(By::Refusal, During::Headers), 502),
                 Broken::Source(_) => (Termination(By::Server, During::Data), 502),
             };

@@ -1,7 +1,10 @@
 //! Everything an operator can see or change: commands in, snapshots out.
 
 use super::{service::Services, shared::Shared};
-use crate::worker::control::Control;
+use crate::worker::{
+    control::{Control, Errand},
+    state::Worker,
+};
 use crate::{
     observe::ledger::{Before, Carried},
     peers::PeersView,
@@ -10,6 +13,7 @@ use crate::{
 use penstock_engine::Plan;
 use std::{
     fs::File,
+    rc::Rc,
     sync::{
         Arc, Mutex,
         atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering},
@@ -161,6 +165,13 @@ impl Handle {
     /// How many peers there are besides this process, and with how many there is a session.
     pub fn peer_counts(&self) -> (u32, u32) {
         self.shared().peers.counts()
+    }
+    /// Runs `job` on every worker.
+    pub(crate) fn each_worker(&self, job: fn(&Rc<Worker>)) {
+        for worker in &self.inner.workers {
+            // A worker that has ended has nothing to do.
+            let _ = worker.send(Control::Errand(Errand::new(job)));
+        }
     }
     /// Writes a line about the process to its log, with a syslog severity.
     pub fn log(&self, severity: u8, text: String) {

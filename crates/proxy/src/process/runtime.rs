@@ -1,6 +1,6 @@
 //! From a configuration to running workers, in three steps, each of which fails for reasons of its own.
 
-use super::{handle::Handle, lists, service::Services, shared::Shared, watchdog};
+use super::{handle::Handle, lists, memory, service::Services, shared::Shared, watchdog};
 use crate::{
     accept::listener::{Inherited, ListenError, Listener, Listeners},
     observe::sampling,
@@ -8,6 +8,7 @@ use crate::{
 };
 use penstock_config::{Config, Diagnostics};
 use penstock_engine::Plan;
+use penstock_sys::MemoryGauge;
 use std::{
     io,
     sync::{Arc, atomic::Ordering},
@@ -20,6 +21,7 @@ pub struct Runtime {
     services: Services,
     workers: usize,
     engine: Plan,
+    memory: Option<MemoryGauge>,
 }
 
 impl Runtime {
@@ -32,7 +34,7 @@ impl Runtime {
             None => std::thread::available_parallelism().map_or(1, usize::from),
         };
         let shared = Shared::build(config, workers, diagnostics)?;
-        Some(Runtime { shared, services, workers, engine: Plan::native() })
+        Some(Runtime { shared, services, workers, engine: Plan::native(), memory: None })
     }
 
     /// The engine that computes handshakes.
@@ -43,6 +45,11 @@ impl Runtime {
     /// Chooses the engine that computes handshakes; without this call it is `native`.
     pub fn set_engine(&mut self, engine: Plan) {
         self.engine = engine;
+    }
+
+    /// Stops what clients can make the process allocate before it reaches the limit that this measures.
+    pub fn set_memory_gauge(&mut self, gauge: Option<MemoryGauge>) {
+        self.memory = gauge;
     }
 
     /// Whether any listener or server uses TLS.
@@ -88,6 +95,9 @@ impl Runtime {
     pub fn start_after(self, listeners: Listeners, change: impl FnOnce(&Handle)) -> io::Result<Handle> {
         let (senders, receivers): (Vec<_>, Vec<_>) = (0..self.workers).map(|_| unbounded_channel()).unzip();
         let handle = Handle::new(self.shared, self.services, senders);
+        if let Some(gauge) = self.memory {
+            memory::start(&handle, gauge)?;
+        }
         change(&handle);
         handle.inner.begun.store(true, Ordering::SeqCst);
         let mut per_worker: Vec<Vec<_>> = (0..self.workers).map(|_| Vec::new()).collect();

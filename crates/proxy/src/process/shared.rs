@@ -8,6 +8,7 @@ use super::{
     gates::{Door, Throttles},
     letter_case,
     machine::hostname,
+    memory::{Memory, of_connection},
     states::Saved,
 };
 use crate::{
@@ -84,6 +85,8 @@ pub struct Shared {
     pub caches: Vec<Arc<Cache>>,
     /// Peers, and the tables that are shared with them.
     pub(crate) peers: PeersShared,
+    /// The memory that is left.
+    pub(crate) memory: Arc<Memory>,
     /// Limits of compression.
     pub(crate) compressing: Compressing,
     /// Rates over the last second.
@@ -199,6 +202,7 @@ impl Shared {
             carried: OnceLock::new(),
             caches: config.caches.iter().map(cache).collect(),
             peers,
+            memory: Arc::default(),
             compressing: Compressing::new(&config.global),
             pace: Pace::default(),
             resolving: Resolving::new(&config),
@@ -409,6 +413,8 @@ impl Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
+        let is_tls = self.shared.acceptors[self.proxy][self.bind as usize].is_some();
+        self.shared.memory.ended(of_connection(is_tls));
         let limits = &self.shared.limits;
         let frontend = &limits.frontends[self.proxy];
         frontend.binds[self.bind as usize].leave();

@@ -161,7 +161,8 @@ async fn body_failed(live: &mut Live<'_>, fault: &Fault) -> Judged {
         (live.x.log.termination, live.x.log.TR) = (Termination(By::Refusal, During::Request), -1);
         respond::error(live, 400).await;
     } else {
-        live.x.log.termination = Termination(By::Client, During::Request);
+        let by = if matches!(fault, Fault::Memory(_)) { By::Exhaustion } else { By::Client };
+        live.x.log.termination = Termination(by, During::Request);
         live.x.log.TR = live.x.times.first_byte.map_or(-1, |first| ms_between(first, live.worker.clock.tick()));
         live.client.abort();
     }

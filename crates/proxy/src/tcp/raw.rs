@@ -50,7 +50,10 @@ impl Raw {
         if self.input.is_none() {
             ready!(self.stream.poll_read_ready(cx))?;
         }
-        let input = self.input.get_or_insert_with(|| self.worker.buffers.take());
+        let input = match &mut self.input {
+            Some(input) => input,
+            none => none.insert(self.worker.buffers.take()?),
+        };
         let read = self.stream.poll_fill(cx, input, usize::MAX);
         give_if_empty(&mut self.input, &self.worker.buffers);
         read
@@ -120,6 +123,9 @@ impl Source for Raw {
 }
 
 impl Sink for Raw {
+    fn taken(&self) -> u64 {
+        self.counts.sent.saturating_sub(self.stream.socket().untaken() as u64)
+    }
     fn poll_send(&mut self, cx: &mut Context<'_>, buffer: &mut Buffer, end: Option<End<'_>>) -> Poll<io::Result<()>> {
         let before = buffer.len();
         let result = self.stream.poll_drain(cx, buffer);

@@ -1,7 +1,8 @@
 //! Buffers that belong to the worker: taken when there are bytes to hold, given back when they are gone, so that an
 //! idle connection has none.
 
-use std::cell::RefCell;
+use crate::process::memory::{Memory, NoMemory};
+use std::{cell::RefCell, sync::Arc};
 use tokio::io::ReadBuf;
 
 /// Bytes being moved: a fixed block whose `start..end` is filled.
@@ -120,6 +121,7 @@ pub(crate) struct Buffers {
     base: usize,
     free: RefCell<[Vec<Buffer>; CLASSES]>,
     heads: RefCell<Vec<Vec<u8>>>,
+    memory: Arc<Memory>,
     /// The size of input buffers if it differs from `base`, so that `base` may be smaller than a head.
     #[cfg(test)]
     input: Option<usize>,
@@ -135,39 +137,56 @@ const HEAD: usize = 4096;
 const KEPT: [usize; CLASSES] = [256, 32, 16, 16, 16];
 
 impl Buffers {
-    pub fn new(base: usize) -> Self {
+    pub fn new(base: usize, memory: Arc<Memory>) -> Self {
         Buffers {
             base,
             free: RefCell::default(),
             heads: RefCell::default(),
+            memory,
             #[cfg(test)]
             input: None,
         }
     }
-    /// Like [`Buffers::new`], but [`Buffers::take_input`] gives buffers of `input` bytes.
+    /// Buffers without a limit.
+    #[cfg(test)]
+    pub fn of(base: usize) -> Self {
+        Buffers::new(base, Arc::default())
+    }
+    /// Like [`Buffers::of`], but [`Buffers::take_input`] gives buffers of `input` bytes.
     #[cfg(test)]
     pub fn with_input(base: usize, input: usize) -> Self {
-        Buffers { input: Some(input), ..Buffers::new(base) }
+        Buffers { input: Some(input), ..Buffers::of(base) }
     }
     /// The size of the smallest buffers.
     pub fn size(&self) -> usize {
         self.base
     }
     /// Takes a buffer for a connection's input: it must be able to hold a head or a trailer section.
-    pub fn take_input(&self) -> Buffer {
+    ///
+    /// # Errors
+    /// As [`Buffers::take`].
+    pub fn take_input(&self) -> Result<Buffer, NoMemory> {
         #[cfg(test)]
         if let Some(size) = self.input {
-            return Buffer::new(size);
+            return Ok(Buffer::new(size));
         }
         self.take()
     }
     /// Takes a buffer of the smallest size, `tune.bufsize`.
-    pub fn take(&self) -> Buffer {
-        self.take_class(0)
+    ///
+    /// # Errors
+    /// If the process has no memory left for it.
+    pub fn take(&self) -> Result<Buffer, NoMemory> {
+        self.take_class(0).ok_or(NoMemory)
     }
-    fn take_class(&self, class: usize) -> Buffer {
+    /// Like [`Buffers::take`], for few buffers and those that hold what has been received already: takes one in any case.
+    pub fn take_anyway(&self) -> Buffer {
+        self.take_class(0).unwrap_or_else(|| Buffer::new(self.base))
+    }
+    fn take_class(&self, class: usize) -> Option<Buffer> {
         let free = self.free.borrow_mut()[class].pop();
-        free.unwrap_or_else(|| Buffer::new(self.base << class))
+        let size = self.base << class;
+        free.or_else(|| self.memory.lends(size).then(|| Buffer::new(size)))
     }
     /// Takes `buffer` back.
     pub fn give(&self, mut buffer: Buffer) {
@@ -176,13 +195,18 @@ impl Buffers {
         let free = &mut self.free.borrow_mut()[class];
         if free.len() < KEPT[class] {
             free.push(buffer);
+        } else {
+            self.memory.returned(buffer.capacity());
         }
     }
-    /// Exchanges an empty `buffer` for one of twice the size, up to the largest, because its flow keeps filling it.
+    /// Exchanges an empty `buffer` for one of twice the size, up to the largest, because its flow keeps filling it; unless
+    /// memory is short.
     pub fn grow(&self, buffer: &mut Buffer) {
         debug_assert!(buffer.is_empty());
-        if let Some(class) = self.class_of(buffer).filter(|class| class + 1 < CLASSES) {
-            let larger = self.take_class(class + 1);
+        if let Some(class) = self.class_of(buffer).filter(|class| class + 1 < CLASSES)
+            && !self.memory.is_short()
+            && let Some(larger) = self.take_class(class + 1)
+        {
             self.give(std::mem::replace(buffer, larger));
         }
     }
@@ -224,8 +248,8 @@ mod tests {
 
     #[test]
     fn a_growing_flow_doubles_its_buffer_up_to_256_kib() {
-        let buffers = Buffers::new(16384);
-        let mut buffer = buffers.take();
+        let buffers = Buffers::of(16384);
+        let mut buffer = buffers.take_anyway();
         let mut sizes = vec![buffer.capacity()];
         for _ in 0..6 {
             buffers.grow(&mut buffer);
@@ -236,8 +260,8 @@ mod tests {
 
     #[test]
     fn what_waits_takes_the_room_it_needs() {
-        let buffers = Buffers::new(1024);
-        let mut buffer = buffers.take();
+        let buffers = Buffers::of(1024);
+        let mut buffer = buffers.take_anyway();
         buffer.append(&[7; 600]);
         buffers.shrink(&mut buffer);
         assert!(!buffers.is_shrunk(&buffer));
@@ -246,24 +270,24 @@ mod tests {
         assert!(buffers.is_shrunk(&buffer));
         assert_eq!((buffer.capacity(), buffer.data()), (300, &[7; 300][..]));
         buffers.give(buffer);
-        assert_eq!(buffers.take().capacity(), 1024, "nobody is given a small one");
+        assert_eq!(buffers.take_anyway().capacity(), 1024, "nobody is given a small one");
     }
 
     #[test]
     fn a_buffer_given_back_comes_out_empty() {
-        let buffers = Buffers::new(1024);
-        let mut buffer = buffers.take();
+        let buffers = Buffers::of(1024);
+        let mut buffer = buffers.take_anyway();
         assert_eq!(buffer.append(&[7; 2000]), 1024);
         assert!(buffer.is_full());
         buffers.give(buffer);
-        assert!(buffers.take().is_empty());
+        assert!(buffers.take_anyway().is_empty());
     }
 
     #[test]
     fn a_full_buffer_of_any_size_has_room_for_what_frames_it() {
         for size in [1, 24, 16384] {
-            let buffers = Buffers::new(size);
-            let mut buffer = buffers.take();
+            let buffers = Buffers::of(size);
+            let mut buffer = buffers.take_anyway();
             assert_eq!(buffer.append(&vec![b'x'; size + 1]), size);
             assert!(buffer.is_full());
             buffer.surround(b"ffffffffffffffff\r\n", b"\r\n");
@@ -276,13 +300,13 @@ mod tests {
 
     #[test]
     fn what_is_longer_than_the_margins_makes_room_for_itself() {
-        let buffers = Buffers::new(4);
-        let mut buffer = buffers.take();
+        let buffers = Buffers::of(4);
+        let mut buffer = buffers.take_anyway();
         buffer.append(b"data");
         buffer.surround(&[b'<'; FRONT], b">>");
         buffer.surround(b"[", b"]");
         assert_eq!(buffer.data(), [b"[".as_slice(), &[b'<'; FRONT], b"data>>]"].concat());
         buffers.give(buffer);
-        assert_eq!(buffers.take().capacity(), 4);
+        assert_eq!(buffers.take_anyway().capacity(), 4);
     }
 }

@@ -18,14 +18,21 @@ impl Encoders {
     pub fn new(shared: Arc<Shared>) -> Encoders {
         Encoders { shared, kept: RefCell::default() }
     }
-    /// Takes an encoder for a message; `None` if there is no memory left for it (`maxzlibmem`).
+    /// Takes an encoder for a message; `None` if there is no memory left for it (`maxzlibmem`, or the process's limit).
     pub fn take(&self, algorithm: CompressionAlgorithm) -> Option<Encoder> {
         let mut kept = self.kept.borrow_mut();
         if let Some(at) = kept.iter().rposition(|encoder| encoder.algorithm() == algorithm) {
             return Some(kept.swap_remove(at));
         }
-        let level = self.shared.config.global.tune.comp_maxlevel;
-        self.shared.compressing.take_memory(Encoder::memory(algorithm)).then(|| Encoder::new(algorithm, level))
+        let (level, bytes) = (self.shared.config.global.tune.comp_maxlevel, Encoder::memory(algorithm));
+        if !self.shared.memory.lends(bytes) {
+            return None;
+        }
+        let encoder = self.shared.compressing.take_memory(bytes).then(|| Encoder::new(algorithm, level));
+        if encoder.is_none() {
+            self.shared.memory.returned(bytes);
+        }
+        encoder
     }
     /// Takes an encoder back, whatever became of its message.
     pub fn give(&self, mut encoder: Encoder) {
@@ -35,7 +42,9 @@ impl Encoders {
             encoder.reset();
             kept.push(encoder);
         } else {
-            self.shared.compressing.give_memory(Encoder::memory(encoder.algorithm()));
+            let bytes = Encoder::memory(encoder.algorithm());
+            self.shared.compressing.give_memory(bytes);
+            self.shared.memory.returned(bytes);
         }
     }
 }

@@ -143,6 +143,15 @@ impl Roster {
         }
     }
 
+    /// Has every session look at its deadlines again.
+    pub fn wake(&self) {
+        for (_, line) in self.lines.borrow().iter() {
+            if let Some(waker) = &line.waker {
+                waker.wake_by_ref();
+            }
+        }
+    }
+
     /// Ends the session with this id; returns whether it exists.
     pub fn end(&self, id: u64) -> bool {
         let mut lines = self.lines.borrow_mut();
