@@ -43,8 +43,13 @@ pub fn apply(config: &mut Config, workers: usize, diagnostics: &mut Diagnostics)
     let Some(maxconn) = config.global.maxconn else {
         let available = config.global.ulimit_n.unwrap_or(soft);
         config.global.maxconn = Some(connections(available, fixed).max(1));
-        if available > soft && raise(available, hard).is_err() {
-            refuse(config, diagnostics, &format!("'ulimit-n {available}' is above"), hard);
+        let least = descriptors(1, fixed);
+        if available.max(least) > soft && raise(available.max(least), hard).is_err() {
+            let what = match config.global.ulimit_n {
+                Some(wanted) if wanted > soft => format!("'ulimit-n {wanted}' is above"),
+                _ => format!("a single connection needs {least} descriptors, above"),
+            };
+            refuse(config, diagnostics, &what, hard);
         }
         return;
     };
@@ -89,10 +94,11 @@ fn raise(needed: u64, hard: u64) -> rustix::io::Result<()> {
 
 fn refuse(config: &Config, diagnostics: &mut Diagnostics, what: &str, hard: u64) {
     let message = format!("{what} this process's limit of {hard}");
-    let hint = format!(
-        "raise the limit (LimitNOFILE= of the service, or ulimit -n), or write 'maxconn {}'",
-        connections(hard, fixed(config, 1))
-    );
+    let raised = "raise the limit (LimitNOFILE= of the service, or ulimit -n)";
+    let hint = match connections(hard, fixed(config, 1)) {
+        0 => raised.to_owned(),
+        fitting => format!("{raised}, or write 'maxconn {fitting}'"),
+    };
     if config.global.strict_limits { diagnostics.error(None, message) } else { diagnostics.warning(None, message) }
         .hint(hint);
 }
