@@ -274,7 +274,7 @@ mod tests {
         assert_eq!(hint("type ip size 1k store conn_rat(1s)"), Some("did you mean `conn_rate`?".into()));
         assert!(parse("type ip").unwrap_err().message.contains("`size`"));
         assert!(parse("type ip size 9 store conn_rate").unwrap_err().message.contains("period"));
-        assert!(parse("type ip size 9 store gpc0,gpc0").unwrap_err().message.contains("already"));
+        assert!(parse("type ip size 9 store gpc0,gpc0").unwrap().repeated[0].message.contains("already"));
         for both in ["gpt(1),gpt0", "gpc1,gpc(1)", "gpc_rate(1,1s),gpc0_rate(1s)"] {
             assert!(parse(&format!("type ip size 9 store {both}")).unwrap_err().message.contains("not both"), "{both}");
         }
