@@ -12,3 +12,4 @@ pub mod pace;
 pub mod past;
 pub(crate) mod sampling;
 pub mod snapshot;
+pub(crate) mod tally;

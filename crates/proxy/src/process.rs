@@ -15,6 +15,7 @@ pub(crate) mod machine;
 pub(crate) mod membership;
 pub(crate) mod memory;
 pub(crate) mod operate;
+pub(crate) mod programs;
 pub(crate) mod runtime;
 pub(crate) mod service;
 pub(crate) mod sessions;

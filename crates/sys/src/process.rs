@@ -101,14 +101,15 @@ pub fn unblock_signals(command: &mut Command) {
 }
 
 /// Keeps this process's descriptors and rights from the program that `command` starts: it has standard input, output and error, and gains
-/// nothing by the setuid bit.
+/// nothing by the setuid bit. It is killed if the thread that started it ends.
 pub fn confine(command: &mut Command) {
     let confine = || {
         // They are closed by exec rather than here, since one of them reports a failure of exec.
-        // SAFETY: no memory is involved; both calls may be made between fork and exec.
+        // SAFETY: no memory is involved; these calls may be made between fork and exec.
         let result = unsafe {
             libc::syscall(libc::SYS_close_range, 3_u32, u32::MAX, libc::CLOSE_RANGE_CLOEXEC)
                 | i64::from(libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
+                | i64::from(libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL, 0, 0, 0))
         };
         if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
     };

@@ -1,13 +1,17 @@
 //! A connection with or without TLS, as both sides of an exchange use it.
 
 use super::socket::Socket;
-use crate::worker::{
-    buffer::Buffer,
-    turn::{self, cost},
+use crate::{
+    observe::tally::Tally,
+    worker::{
+        buffer::Buffer,
+        turn::{self, cost},
+    },
 };
 use penstock_rules::TlsFacts;
 use penstock_tls::TlsStream;
 use std::{
+    cell::Cell,
     io,
     num::NonZeroUsize,
     pin::Pin,
@@ -132,9 +136,25 @@ impl AsyncRead for Stream {
             Stream::Clear(socket) => Pin::new(socket).poll_read(cx, buf),
             Stream::Tls(tls) => Pin::new(tls).poll_read(cx, buf),
         };
-        charge(buf.filled().len() - before);
+        let read = buf.filled().len() - before;
+        READ.set(READ.get() + read as u64);
+        charge(read);
         polled
     }
+}
+
+thread_local! {
+    /// Bytes that this worker has read from streams, and written to them, so far.
+    static READ: Cell<u64> = const { Cell::new(0) };
+    static WRITTEN: Cell<u64> = const { Cell::new(0) };
+}
+
+/// Does `work`, which uses no stream but the one counted by `tally`, and counts the bytes that it moved.
+pub(crate) fn counted<T>(tally: &Tally, work: impl FnOnce() -> T) -> T {
+    let (read, written) = (READ.get(), WRITTEN.get());
+    let result = work();
+    tally.moved(READ.get() - read, WRITTEN.get() - written);
+    result
 }
 
 /// Charges the current turn for a call that moved `bytes`.
@@ -143,10 +163,12 @@ fn charge(bytes: usize) {
 }
 
 fn charged(polled: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
-    charge(match polled {
+    let written = match polled {
         Poll::Ready(Ok(written)) => written,
         _ => 0,
-    });
+    };
+    WRITTEN.set(WRITTEN.get() + written as u64);
+    charge(written);
     polled
 }
 

@@ -22,7 +22,10 @@ use crate::{
         websocket,
     },
     log::debug,
-    observe::counters::InUse,
+    observe::{
+        counters::InUse,
+        tally::{Protocol, Running, Side as Part},
+    },
     process::memory::NoMemory,
     rules::context,
     server::{Seen, Server, Slot},
@@ -71,20 +74,30 @@ pub(super) async fn attempt(live: &mut Live<'_>, slot: &Slot, proxy: &Proxy, rep
     let in_use = InUse::of(cells);
     let own = live.conn.own.take(&key);
     let private = private || own.is_some();
-    let (stream, uses) = match own.or_else(|| worker.pool.take(server, &key, claim.as_ref()?)) {
+    let backend = worker.counters().backend(server.at.proxy);
+    let count = |protocol| worker.tally(server.at.proxy, Part::Backend, protocol);
+    let (stream, tally, uses) = match own.or_else(|| worker.pool.take(server, &key, claim.as_ref()?)) {
         Some(taken) => {
             cells.reuses.inc();
             connected(live.x, taken.facts, worker.clock.now());
-            (taken.stream, taken.uses)
+            (taken.stream, taken.tally, taken.uses)
         }
         None => match connect(live.conn, live.x, server, Some(&key)).await {
-            Ok(stream) => (stream, 0),
-            Err(reason) => return Err(Ended::Retry(reason)),
+            Ok(stream) => (stream, None, 0),
+            Err(reason) => {
+                // HAProxy counts what was tried, unless the handshake would have decided about the protocol.
+                if !key.encrypted {
+                    let protocol = mux::expected(&server.config.settings, only_http1);
+                    drop((count(protocol), Running::new(backend, protocol)));
+                }
+                return Err(Ended::Retry(reason));
+            }
         },
     };
     if !only_http1 && mux::is_spoken_by(&stream, &server.config.settings) {
         let tune = &worker.shared.config.global.tune.h2_be;
-        let Ok((mux, driver)) = Mux::open(stream, live.x.server_conn.clone(), tune, &limits).await else {
+        let facts = live.x.server_conn.clone();
+        let Ok((mux, driver)) = Mux::open(stream, count(Protocol::Http2), facts, tune, &limits).await else {
             live.x.log.termination = Termination(By::Server, During::Connect);
             return Err(Ended::Retry(Reason::Connect));
         };
@@ -97,7 +110,9 @@ pub(super) async fn attempt(live: &mut Live<'_>, slot: &Slot, proxy: &Proxy, rep
         drop(in_use);
         return multiplexed(live, &mux, slot, &key, proxy, limits).await;
     }
-    let mut upstream = Http1Server::new(stream, worker.clone(), limits, proxy);
+    let tally = tally.unwrap_or_else(|| count(Protocol::Http1));
+    let _running = Running::new(backend, Protocol::Http1);
+    let mut upstream = Http1Server::new(stream, tally, worker.clone(), limits, proxy);
     let may_keep = headers::to_server(live.conn, live.x, proxy, server);
     let framing = live.x.sent_framing(live.client);
     upstream.request(&mut live.x.request, framing);
@@ -105,8 +120,8 @@ pub(super) async fn attempt(live: &mut Live<'_>, slot: &Slot, proxy: &Proxy, rep
     let result = forward(live, &mut upstream, server, proxy, stale).await;
     match result {
         Ok(()) if may_keep => {
-            if let Some(stream) = upstream.into_idle() {
-                let idle = Returned { stream, facts: live.x.server_conn.clone(), uses: uses + 1 };
+            if let Some((stream, tally)) = upstream.into_idle() {
+                let idle = Returned { stream, facts: live.x.server_conn.clone(), tally: Some(tally), uses: uses + 1 };
                 if private || live.conn.own.authenticates() {
                     live.conn.own.give(key, idle)
                 } else {
@@ -146,6 +161,7 @@ pub(super) async fn multiplexed(
     }
     let worker = live.worker;
     let _in_use = MuxInUse::of(worker.cells(slot.server()), mux);
+    let _running = Running::new(worker.counters().backend(key.at.proxy), Protocol::Http2);
     let mut upstream = Http2Server::new(mux.clone(), live.conn.own.session(), limits);
     headers::to_server(live.conn, live.x, proxy, slot.server());
     let framing = live.x.sent_framing(live.client);

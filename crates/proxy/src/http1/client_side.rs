@@ -3,8 +3,9 @@
 use super::body::{Inbound, Outbound, VERSION, give_if_empty, weight};
 use crate::{
     connection::Conn,
-    connection::stream::{Fill, Stream},
+    connection::stream::{Fill, Stream, counted},
     exchange::ends::{Body, Client, Counts, End, Fault, Sink, Source},
+    observe::tally::{Protocol, Side, Tally},
     process::memory::NoMemory,
     worker::{buffer::Buffer, state::Worker, turn},
 };
@@ -21,6 +22,7 @@ use std::{
 /// A client's connection, between and during its exchanges. It holds no buffer while idle.
 pub(crate) struct Http1Client {
     pub stream: Stream,
+    tally: Tally,
     worker: Rc<Worker>,
     /// Bytes read and not used yet: part of a head, the start of a body, or the next request.
     input: Option<Buffer>,
@@ -75,8 +77,10 @@ impl Http1Client {
     pub fn new(stream: Stream, conn: &Conn, input: Option<Buffer>) -> Self {
         let (worker, limits) = (conn.worker.clone(), conn.limits());
         let case = conn.proxy().options.h1_case_adjust_client.then(|| worker.shared.letter_case.clone());
+        let tally = worker.tally(conn.frontend, Side::Frontend, Protocol::Http1);
         Http1Client {
             stream,
+            tally,
             worker,
             input,
             progress: Progress::default(),
@@ -117,7 +121,7 @@ impl Http1Client {
                 }
             },
         };
-        let read = self.stream.poll_fill(cx, input, usize::MAX);
+        let read = counted(&self.tally, || self.stream.poll_fill(cx, input, usize::MAX));
         give_if_empty(&mut self.input, &self.worker.buffers);
         self.ended = match ready!(read) {
             Ok(fill @ (Fill::Bytes(_) | Fill::Full)) => return Poll::Ready(fill),
@@ -211,7 +215,9 @@ impl Http1Client {
 impl Source for Http1Client {
     fn poll_body(&mut self, cx: &mut Context<'_>, buffer: &mut Buffer) -> Poll<Result<Body, Fault>> {
         let before = buffer.len();
-        let result = self.inbound.poll_body(cx, &mut self.stream, &mut self.input, &self.worker.buffers, buffer);
+        let result = counted(&self.tally, || {
+            self.inbound.poll_body(cx, &mut self.stream, &mut self.input, &self.worker.buffers, buffer)
+        });
         self.received += (buffer.len() - before) as u64;
         if matches!(result, Poll::Ready(Ok(Body::End))) {
             self.received += self.inbound.end_weight();
@@ -232,7 +238,9 @@ impl Sink for Http1Client {
         (self.sent_before + self.outbound.sent).saturating_sub(self.stream.socket().untaken() as u64)
     }
     fn poll_send(&mut self, cx: &mut Context<'_>, buffer: &mut Buffer, end: Option<End<'_>>) -> Poll<io::Result<()>> {
-        ready!(self.outbound.poll_send(cx, &mut self.stream, &self.worker.buffers, buffer, end))?;
+        ready!(counted(&self.tally, || {
+            self.outbound.poll_send(cx, &mut self.stream, &self.worker.buffers, buffer, end)
+        }))?;
         if self.tunnel && end.is_some() {
             return self.stream.poll_end(cx);
         }

@@ -5,6 +5,7 @@ use crate::{
     connection::{Conn, PAUSE, close, stream::Stream},
     exchange::{self, ends::Client, finish, invalid, live::Live, respond},
     http2,
+    observe::tally::{Protocol, Running},
     worker::{buffer::Buffer, pulse::Stage, turn},
 };
 use penstock_http::Error;
@@ -129,6 +130,14 @@ async fn request(conn: &mut Conn, client: &mut Http1Client, ready: Instant) -> N
     };
     let silent = conn.proxy().options.http_ignore_probes || conn.requests > 0;
     let worker = conn.worker.clone();
+    let frontend = worker.counters().frontend(conn.frontend);
+    // As in HAProxy, whatever has begun as a request of HTTP/1 counts as a stream.
+    let begun = match received {
+        Some(Received::Request | Received::Invalid(_)) => !may_be_http2(conn, client, &received),
+        Some(Received::Closed { partial } | Received::Failed { partial }) => partial,
+        None => client.has_input(),
+    };
+    let _running = begun.then(|| Running::new(frontend, Protocol::Http1));
     let again = match received {
         Some(Received::Request) => {
             conn.request_complete(&mut x);
@@ -150,11 +159,7 @@ async fn request(conn: &mut Conn, client: &mut Http1Client, ready: Instant) -> N
             finish::log_unless_null(&mut Live::new(&worker, conn, client, &mut x), partial);
             false
         }
-        Some(Received::Invalid(Error::Http2Preface))
-            if conn.requests == 0
-                && conn.bind().proto.is_none()
-                && http2::connection::may_begin_so(client.partial()) =>
-        {
+        Some(Received::Invalid(Error::Http2Preface)) if may_be_http2(conn, client, &received) => {
             conn.worker.give_exchange(x);
             return Next::Http2;
         }
@@ -191,6 +196,14 @@ async fn request(conn: &mut Conn, client: &mut Http1Client, ready: Instant) -> N
         true => Next::Idle { since: conn.worker.clock.now() },
         false => Next::End,
     }
+}
+
+/// Whether what was received is the beginning of HTTP/2, to which the client may switch.
+fn may_be_http2(conn: &Conn, client: &Http1Client, received: &Option<Received>) -> bool {
+    matches!(received, Some(Received::Invalid(Error::Http2Preface)))
+        && conn.requests == 0
+        && conn.bind().proto.is_none()
+        && http2::connection::may_begin_so(client.partial())
 }
 
 async fn end(conn: &mut Conn, client: &mut Http1Client) {

@@ -2,9 +2,10 @@
 
 use super::body::{Inbound, Outbound, VERSION, give_if_empty, weight};
 use crate::{
-    connection::stream::{Fill, Stream},
+    connection::stream::{Fill, Stream, counted},
     exchange::ends::{Answered, Body, Counts, End, Fault, Sink, Source, Upstream},
     http2::websocket,
+    observe::tally::Tally,
     worker::{buffer::Buffer, state::Worker, turn},
 };
 use penstock_config::model::Proxy;
@@ -21,6 +22,7 @@ use std::{
 /// A connection to a server, carrying an exchange.
 pub(crate) struct Http1Server {
     pub stream: Stream,
+    tally: Tally,
     worker: Rc<Worker>,
     input: Option<Buffer>,
     /// How far the head in `input` has been parsed.
@@ -53,10 +55,11 @@ enum Method {
 
 impl Http1Server {
     /// A connection to a server of `proxy`.
-    pub fn new(stream: Stream, worker: Rc<Worker>, limits: Limits, proxy: &Proxy) -> Self {
+    pub fn new(stream: Stream, tally: Tally, worker: Rc<Worker>, limits: Limits, proxy: &Proxy) -> Self {
         let case = proxy.options.h1_case_adjust_server.then(|| worker.shared.letter_case.clone());
         Http1Server {
             stream,
+            tally,
             worker,
             input: None,
             progress: Progress::default(),
@@ -74,7 +77,7 @@ impl Http1Server {
         }
     }
     /// The connection, if it can carry another exchange: both messages are complete, and the server sent nothing more.
-    pub fn into_idle(mut self) -> Option<Stream> {
+    pub fn into_idle(mut self) -> Option<(Stream, Tally)> {
         let reusable = self.persistent
             && self.requested
             && self.answered == Answered::Head
@@ -82,7 +85,7 @@ impl Http1Server {
             && self.outbound.is_idle()
             && self.input.is_none();
         self.give_back();
-        reusable.then_some(self.stream)
+        reusable.then_some((self.stream, self.tally))
     }
     /// Returns the buffer to the worker; the connection will not be used again.
     pub fn give_back(&mut self) {
@@ -95,7 +98,9 @@ impl Http1Server {
 impl Source for Http1Server {
     fn poll_body(&mut self, cx: &mut Context<'_>, buffer: &mut Buffer) -> Poll<Result<Body, Fault>> {
         let before = buffer.len();
-        let result = self.inbound.poll_body(cx, &mut self.stream, &mut self.input, &self.worker.buffers, buffer);
+        let result = counted(&self.tally, || {
+            self.inbound.poll_body(cx, &mut self.stream, &mut self.input, &self.worker.buffers, buffer)
+        });
         self.received += (buffer.len() - before) as u64;
         if matches!(result, Poll::Ready(Ok(Body::End))) {
             self.received += self.inbound.end_weight();
@@ -112,7 +117,9 @@ impl Sink for Http1Server {
         self.outbound.sent.saturating_sub(self.stream.socket().untaken() as u64)
     }
     fn poll_send(&mut self, cx: &mut Context<'_>, buffer: &mut Buffer, end: Option<End<'_>>) -> Poll<io::Result<()>> {
-        ready!(self.outbound.poll_send(cx, &mut self.stream, &self.worker.buffers, buffer, end))?;
+        ready!(counted(&self.tally, || {
+            self.outbound.poll_send(cx, &mut self.stream, &self.worker.buffers, buffer, end)
+        }))?;
         self.requested |= end.is_some();
         if self.tunnel && end.is_some() {
             return self.stream.poll_end(cx);
@@ -172,7 +179,7 @@ impl Upstream for Http1Server {
                 Some(input) => input,
                 none => none.insert(self.worker.buffers.take_input()?),
             };
-            let read = self.stream.poll_fill(cx, input, usize::MAX);
+            let read = counted(&self.tally, || self.stream.poll_fill(cx, input, usize::MAX));
             if !matches!(read, Poll::Ready(Ok(Fill::Bytes(_)))) {
                 give_if_empty(&mut self.input, &self.worker.buffers);
             }

@@ -12,6 +12,7 @@ use crate::{
         stream::{Fill, Stream},
     },
     exchange::{self, finish, live::Live},
+    observe::tally::{Protocol, Running, Side},
     worker::{
         pulse::Who,
         state::Worker,
@@ -162,7 +163,8 @@ async fn open(conn: &mut Conn, mut stream: Stream, mut begun: Vec<u8>, limits: L
     let table_size = conn.worker.shared.config.global.tune.h2_header_table_size;
     let (guard, signals) = Guard::of_client(stream, begun, table_size);
     signals.count_in(&conn.worker.shared.memory);
-    let handshake = settings(&conn.worker, &limits).handshake(guard);
+    let tally = conn.worker.tally(conn.frontend, Side::Frontend, Protocol::Http2);
+    let handshake = settings(&conn.worker, &limits).handshake(guard.counting(tally));
     let connection = in_time(&mut conn.deadline, handshake).await?.ok()?;
     let streams = Rc::new(Streams::new(signals.clone()));
     Some(Box::new(Connected { connection, streams, signals, phase: Phase::Open, widened: false }))
@@ -382,8 +384,10 @@ async fn serve_stream(
     match read.and_then(|()| Http2Client::framing(&x.request, &body)) {
         Ok(framing) => {
             conn.request_complete(&mut x);
+            let worker = conn.worker.clone();
+            let _running = Running::new(worker.counters().frontend(conn.frontend), Protocol::Http2);
             let mut client = Http2Client::new(&x.request, framing, body, respond, signals.clone(), limits);
-            exchange::run(&mut Live::new(&conn.worker.clone(), conn, &mut client, &mut x)).await;
+            exchange::run(&mut Live::new(&worker, conn, &mut client, &mut x)).await;
             conn.worker.give_exchange(x);
             linger(conn, &mut client).await;
         }

@@ -16,11 +16,12 @@ use super::{
     resets::Resets,
 };
 use crate::{
+    observe::tally::Tally,
     process::memory::{Loan, Memory, of_stream},
     worker::turn::{self, cost},
 };
 use budget::{BYTES_PER_UPDATE, Budget, Moved, UPDATES_PER_DATA};
-use frames::{Frames, PREFACE_BYTES, Side};
+use frames::{Frames, KIND, PREFACE_BYTES, Sent, Side};
 use h2::Reason;
 use penstock_http::hpack::Block;
 use std::{
@@ -151,6 +152,9 @@ pub(crate) struct Guard<S> {
     ready: Vec<u8>,
     budget: Budget,
     resets: Resets,
+    /// Counts the connection and its frames.
+    tally: Option<Tally>,
+    sent: Sent,
     signals: Rc<Signals>,
 }
 
@@ -169,23 +173,30 @@ impl<S> Guard<S> {
         let signals = Rc::new(Signals::default());
         let (frames, budget) = (Frames::from(side), Budget::new(Instant::now()));
         let resets = Resets::default();
-        (
-            Guard { inner, side, begun, frames, heads, ready: Vec::new(), budget, resets, signals: signals.clone() },
-            signals,
-        )
+        let (ready, tally, sent) = (Vec::new(), None, Sent::default());
+        let guard =
+            Guard { inner, side, begun, frames, heads, ready, budget, resets, tally, sent, signals: signals.clone() };
+        (guard, signals)
+    }
+    /// Counts the connection and its frames in `tally`.
+    pub fn counting(self, tally: Tally) -> Self {
+        Guard { tally: Some(tally), ..self }
     }
     /// Accounts for the result of a write of these slices.
     fn written(&mut self, slices: &[io::IoSlice<'_>], result: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
         match &result {
             Poll::Ready(Ok(bytes)) => {
                 self.signals.outlet.wrote(*bytes);
-                if self.side == Side::Client {
-                    let mut left = *bytes;
-                    for slice in slices {
-                        let sent = left.min(slice.len());
-                        self.resets.sent(&slice[..sent]);
-                        left -= sent;
+                let mut left = *bytes;
+                for slice in slices {
+                    let sent = &slice[..left.min(slice.len())];
+                    if self.side == Side::Client {
+                        self.resets.sent(sent);
                     }
+                    if let Some(tally) = &self.tally {
+                        self.sent.walk(sent, tally);
+                    }
+                    left -= sent.len();
                 }
             }
             Poll::Ready(Err(_)) => {}
@@ -217,10 +228,13 @@ impl<S: AsyncRead + Unpin> Guard<S> {
         for _ in 0..self.signals.asked.take() {
             self.budget.asked();
         }
-        let (budget, side) = (&mut self.budget, self.side);
+        let (budget, side, tally) = (&mut self.budget, self.side, self.tally.as_ref());
         budget.sent.add(self.signals.sent.take());
         let calm = self.frames.walk(&mut buf.filled_mut()[before..], |header| {
             turn::spend(cost::FRAME);
+            if let Some(tally) = tally {
+                tally.received_frame(header[KIND]);
+            }
             budget.takes(side, header, Instant::now)
         });
         Poll::Ready(Ok(calm.then(|| buf.filled().len() - before)))

@@ -9,7 +9,10 @@ use super::{
 use crate::{
     connection::stream::Stream,
     exchange::ends::Fault,
-    observe::counters::Cells,
+    observe::{
+        counters::Cells,
+        tally::{Protocol, Tally},
+    },
     process::shared::Shared,
     server::{Server, ServerRef},
 };
@@ -66,6 +69,7 @@ impl Mux {
     /// If the server does not take the preface.
     pub async fn open(
         stream: Stream,
+        tally: Tally,
         facts: ServerConnFacts,
         tune: &H2Tune,
         limits: &Limits,
@@ -80,7 +84,7 @@ impl Mux {
             .max_send_buffer_size(SEND_BUFFER)
             .data_frame_budget(SMALL_DATA)
             .enable_push(false)
-            .handshake(guard);
+            .handshake(guard.counting(tally));
         let (send, mut connection) = handshake.await.map_err(fault)?;
         let greeting = Greeting::new(connection.ping_pong());
         let closed = Rc::new(Cell::new(false));
@@ -197,6 +201,12 @@ pub(crate) fn is_spoken_by(stream: &Stream, settings: &ServerSettings) -> bool {
         Some(alpn) => alpn == b"h2",
         None => settings.proto.as_deref() == Some("h2"),
     }
+}
+
+/// The protocol of a clear-text connection to a server.
+pub(crate) fn expected(settings: &ServerSettings, only_http1: bool) -> Protocol {
+    let http2 = !only_http1 && settings.proto.as_deref() == Some("h2");
+    if http2 { Protocol::Http2 } else { Protocol::Http1 }
 }
 
 /// Open connections, by server and by the key they were opened with.

@@ -93,7 +93,7 @@ impl Place {
     /// Keeps the connection for another request.
     pub fn keep(self, live: &Live<'_>) {
         let facts = assign::facts_of(&self.stream);
-        let idle = Returned { stream: self.stream, facts, uses: self.uses + 1 };
+        let idle = Returned { stream: self.stream, facts, tally: None, uses: self.uses + 1 };
         live.worker.pool.give(&self.server, self.key, idle, live.worker.clock.now());
     }
 }

@@ -193,6 +193,7 @@ impl Handle {
             // The panic hook has reported it already.
             let _ = thread.join();
         }
+        self.shared().programs.end();
     }
     /// Waits like [`Handle::wait`], but at most `limit`; returns whether all workers have ended.
     pub fn wait_for(&self, limit: Duration) -> bool {

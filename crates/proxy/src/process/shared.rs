@@ -9,6 +9,7 @@ use super::{
     letter_case,
     machine::hostname,
     memory::{Memory, of_connection},
+    programs::Programs,
     states::Saved,
 };
 use crate::{
@@ -67,7 +68,7 @@ pub struct Shared {
     pub program: Program,
     pub(crate) logs: Arc<LogTargets>,
     /// Counters, by worker.
-    pub counters: Counters,
+    pub counters: Arc<Counters>,
     /// Reports of the workers' crypto engines.
     pub engines: Reports,
     /// How many requests, and connections in TCP mode, there were so far: `%rt`.
@@ -76,6 +77,8 @@ pub struct Shared {
     pub(crate) log_lines: PerProxy<AtomicU32>,
     /// How many connections each worker has, counted from acceptance; it shows which worker is least busy.
     pub(crate) loads: Vec<AtomicU32>,
+    /// Programs of external checks.
+    pub(crate) programs: Programs,
     /// Threads that hash passwords, and one that runs services. They are separate so that neither waits for the other.
     pub(crate) hashing: Aside,
     pub(crate) answering: Aside,
@@ -174,7 +177,10 @@ impl Shared {
             return None;
         }
         Some(Arc::new(Shared {
-            counters: Counters::new(workers, &Shape(config.proxies.iter().map(|proxy| proxy.binds.len()).collect())),
+            counters: Arc::new(Counters::new(
+                workers,
+                &Shape(config.proxies.iter().map(|proxy| proxy.binds.len()).collect()),
+            )),
             engines: Reports::new(workers),
             limits,
             backends,
@@ -197,6 +203,7 @@ impl Shared {
             loads: (0..workers).map(|_| AtomicU32::new(0)).collect(),
             hostname: hostname(),
             letter_case,
+            programs: Programs::default(),
             hashing: Aside::new("hashing", (workers / 2).max(1)),
             answering: Aside::new("answering", 1),
             carried: OnceLock::new(),

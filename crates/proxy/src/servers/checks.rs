@@ -9,6 +9,7 @@ use super::connect::open_socket;
 use crate::{
     connection::{socket::Socket, stream::Stream},
     exchange::assign::facts_of,
+    observe::tally::{Protocol, Running, Side},
     process::shared::Shared,
     server::{Host, Server},
     worker::{pulse::Who, state::Worker, task},
@@ -91,7 +92,7 @@ async fn watch(worker: Rc<Worker>, server: Arc<Server>, delay: Duration) {
             };
             let outcome = match shared.config.proxies[at.proxy].check {
                 CheckKind::External => external::run(&worker, &server).await,
-                _ => probe(&worker, &server, Run::new(script.clone(), about)).await,
+                _ => probe(&worker, &server, Run::new(script.clone(), about), script.kind == Kind::Http).await,
             };
             let (took, now) = (started.elapsed(), std::time::Instant::now());
             let told = shared.config.proxies[at.proxy].options.log_health_checks;
@@ -128,8 +129,8 @@ impl Pace {
     }
 }
 
-/// Runs one check, from the first connection to the outcome.
-async fn probe(worker: &Worker, server: &Server, mut run: Run<'_>) -> Outcome {
+/// Runs one check, from the first connection to the outcome. Checks by HTTP count as connections of the backend, as in HAProxy.
+async fn probe(worker: &Worker, server: &Server, mut run: Run<'_>, http: bool) -> Outcome {
     let proxy = &worker.shared.config.proxies[server.at.proxy];
     let settings = &server.config.settings.check;
     let started = Instant::now();
@@ -140,6 +141,7 @@ async fn probe(worker: &Worker, server: &Server, mut run: Run<'_>) -> Outcome {
         None => (settings.inter, None),
     };
     let mut stream: Option<Open> = None;
+    let mut counted = None;
     let mut deadline = started + settings.inter;
     let mut buffer = vec![0; 16 * 1024];
     loop {
@@ -147,6 +149,11 @@ async fn probe(worker: &Worker, server: &Server, mut run: Run<'_>) -> Outcome {
             Next::Done(outcome) => return outcome,
             Next::Connect(connect) => {
                 drop(stream.take());
+                counted = http.then(|| {
+                    let backend = worker.counters().backend(server.at.proxy);
+                    let tally = worker.tally(server.at.proxy, Side::Backend, Protocol::Http1);
+                    (tally, Running::new(backend, Protocol::Http1))
+                });
                 let limit = if answer_limit.is_some() { Instant::now() + connect_limit } else { deadline };
                 match dial(worker, server, &connect, limit).await {
                     Ok(open) => {
@@ -164,7 +171,7 @@ async fn probe(worker: &Worker, server: &Server, mut run: Run<'_>) -> Outcome {
                 match timeout_at(deadline, open.write_all(&bytes)).await {
                     Err(_) => return run.timed_out(),
                     Ok(Err(error)) => return run.broken(&words(&error)),
-                    Ok(Ok(())) => {}
+                    Ok(Ok(())) => counted.iter().for_each(|(tally, _)| tally.moved(0, bytes.len() as u64)),
                 }
                 let _ = timeout_at(deadline, open.flush()).await;
             }
@@ -174,7 +181,10 @@ async fn probe(worker: &Worker, server: &Server, mut run: Run<'_>) -> Outcome {
                     Err(_) => return run.timed_out(),
                     Ok(Err(error)) => return run.broken(&words(&error)),
                     Ok(Ok(0)) => run.ended(),
-                    Ok(Ok(n)) => run.received(&buffer[..n]),
+                    Ok(Ok(n)) => {
+                        counted.iter().for_each(|(tally, _)| tally.moved(n as u64, 0));
+                        run.received(&buffer[..n]);
+                    }
                 }
             }
         }

@@ -3,7 +3,7 @@
 
 use crate::{
     connection::stream::Stream,
-    observe::counters::Cells,
+    observe::{counters::Cells, tally::Tally},
     process::shared::Shared,
     server::{Server, ServerRef},
 };
@@ -27,6 +27,8 @@ struct Idle {
 pub(crate) struct Returned {
     pub stream: Stream,
     pub facts: ServerConnFacts,
+    /// Counts it as open, if it speaks HTTP.
+    pub tally: Option<Tally>,
     /// Exchanges it has carried.
     pub uses: u64,
 }

@@ -6,12 +6,16 @@ use crate::{
     http2::mux::MuxPool,
     inspect::Described,
     log::{Logger, severity},
-    observe::counters::{Cells, WorkerCounters},
+    observe::{
+        counters::{Cells, WorkerCounters},
+        tally::{Protocol, Side, Tally},
+    },
     process::{fault::Fault, handle::Handle, shared::Shared},
     server::Server,
     servers::{pool::Pool, question::Questions},
 };
 use penstock_backends::random;
+use penstock_config::model::ProxyId;
 use penstock_sys::Spares;
 use slab::Slab;
 use std::{
@@ -96,6 +100,11 @@ impl Worker {
             handle,
             shared,
         }
+    }
+
+    /// Counts a new connection by HTTP of a frontend or a backend.
+    pub fn tally(&self, proxy: ProxyId, side: Side, protocol: Protocol) -> Tally {
+        Tally::new(self.shared.counters.clone(), self.id, proxy, side, protocol)
     }
 
     /// Notifies `drained` if the worker is draining and has no connection left.

@@ -1,6 +1,8 @@
 //! The frames of a byte stream, as far as they are counted: their headers.
 
 use super::super::strict::{END_STREAM, PADDED};
+use crate::observe::tally::Tally;
+use h2::Reason;
 
 /// The peer whose frames are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,4 +78,112 @@ pub(super) fn is_empty_data(header: &[u8; 9]) -> bool {
 /// The payload length in a frame header.
 pub(super) fn payload(header: &[u8; 9]) -> usize {
     usize::from(header[0]) << 16 | usize::from(header[1]) << 8 | usize::from(header[2])
+}
+
+/// Follows the framing of what is written, in order to count the frames that end streams and connections.
+#[derive(Debug, Default)]
+pub(super) struct Sent {
+    /// The frame's header, and the first eight bytes of its payload, where such frames have their code.
+    start: [u8; 17],
+    have: usize,
+    /// Bytes of payload to skip. A client's preface is skipped as a frame: see [`Sent::walk`].
+    skip: usize,
+    begun: bool,
+}
+
+const RST_STREAM: u8 = 3;
+const GOAWAY: u8 = 7;
+
+impl Sent {
+    /// Counts what `bytes`, which have been written, complete.
+    pub(super) fn walk(&mut self, mut bytes: &[u8], tally: &Tally) {
+        self.frames(&mut bytes, |kind, code| {
+            let is_error = is_protocol_error(code);
+            match kind {
+                RST_STREAM => tally.sent_reset(is_error),
+                _ => tally.sent_goaway(is_error),
+            }
+        });
+    }
+    /// Calls `ends` with the type and code of each frame that ends something.
+    fn frames(&mut self, bytes: &mut &[u8], mut ends: impl FnMut(u8, u32)) {
+        while !bytes.is_empty() {
+            if self.skip > 0 {
+                let skipped = self.skip.min(bytes.len());
+                (self.skip, *bytes) = (self.skip - skipped, &bytes[skipped..]);
+                continue;
+            }
+            if !std::mem::replace(&mut self.begun, true) && bytes[0] == b'P' {
+                // We are the client, and begin with the preface.
+                self.skip = PREFACE_BYTES;
+                continue;
+            }
+            let wanted = 9 + self.code_end();
+            let taken = (wanted - self.have).min(bytes.len());
+            self.start[self.have..self.have + taken].copy_from_slice(&bytes[..taken]);
+            (self.have, *bytes) = (self.have + taken, &bytes[taken..]);
+            if self.have < 9 + self.code_end() {
+                continue;
+            }
+            let (kind, code_end) = (self.start[KIND], self.code_end());
+            let header = self.start.first_chunk().expect("the header is at the start");
+            self.skip = payload(header).saturating_sub(code_end);
+            if let Some(code) = self.start[9..9 + code_end].last_chunk() {
+                ends(kind, u32::from_be_bytes(*code));
+            }
+            self.have = 0;
+        }
+    }
+    /// Where in the payload the code ends; 0 while the header is incomplete, and for frames without one.
+    fn code_end(&self) -> usize {
+        match self.start[KIND] {
+            _ if self.have < 9 => 0,
+            RST_STREAM => 4,
+            GOAWAY => 8,
+            _ => 0,
+        }
+    }
+}
+
+/// Whether a code says that the peer has broken the protocol, rather than that something is over or too much.
+fn is_protocol_error(code: u32) -> bool {
+    let codes = [
+        Reason::PROTOCOL_ERROR,
+        Reason::FLOW_CONTROL_ERROR,
+        Reason::STREAM_CLOSED,
+        Reason::FRAME_SIZE_ERROR,
+        Reason::COMPRESSION_ERROR,
+    ];
+    codes.contains(&Reason::from(code))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn codes_are_found_however_frames_are_written() {
+        let frame = |kind: u8, payload: &[u8]| {
+            let [_, length @ ..] = (payload.len() as u32).to_be_bytes();
+            [&length[..], &[kind, 0, 0, 0, 0, 1], payload].concat()
+        };
+        let inside = frame(RST_STREAM, &[0, 0, 0, 2]);
+        let frames = [
+            frame(4, &[0; 12]),
+            frame(0, &inside),
+            frame(RST_STREAM, &[0, 0, 0, 8]),
+            frame(4, &[]),
+            frame(GOAWAY, &[0, 0, 0, 1, 0, 0, 0, 1, b'w', b'h', b'y']),
+            frame(RST_STREAM, &[0, 0, 0, 5]),
+        ];
+        for preface in [&b""[..], b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"] {
+            let bytes = [preface, &frames.concat()].concat();
+            for size in 1..bytes.len() {
+                let (mut sent, mut found) = (Sent::default(), Vec::new());
+                bytes.chunks(size).for_each(|mut piece| sent.frames(&mut piece, |kind, code| found.push((kind, code))));
+                assert_eq!(found, [(RST_STREAM, 8), (GOAWAY, 1), (RST_STREAM, 5)], "{size} at a time");
+            }
+        }
+        assert!(is_protocol_error(1) && is_protocol_error(5) && !is_protocol_error(0) && !is_protocol_error(8));
+    }
 }

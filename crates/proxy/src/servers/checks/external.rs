@@ -2,6 +2,7 @@
 //! neither fork nor a program that hangs holds up a worker. There is at most one for each server.
 
 use crate::{
+    process::programs::Programs,
     server::{Host, Server, Target},
     worker::state::Worker,
 };
@@ -35,8 +36,9 @@ pub(super) async fn run(worker: &Worker, server: &Server) -> Outcome {
     let command = command(worker, proxy, server, global.external_check == Some(true));
     let (answer, answered) = oneshot::channel();
     let thread = std::thread::Builder::new().name("check".into()).stack_size(128 * 1024);
+    let shared = worker.shared.clone();
     // If the worker has ended, there is nobody to tell.
-    let started = thread.spawn(move || drop(answer.send(outcome(command, limit))));
+    let started = thread.spawn(move || drop(answer.send(outcome(command, limit, &shared.programs))));
     match started {
         Ok(_) => answered.await.unwrap_or_else(|_| Outcome::new(Verdict::SocketError, "the check broke down")),
         Err(error) => Outcome::new(Verdict::SocketError, super::words(&error)),
@@ -91,7 +93,7 @@ fn command(worker: &Worker, proxy: &Proxy, server: &Server, preserve_env: bool) 
 }
 
 /// Runs a program for at most this long.
-fn outcome(mut command: Command, limit: Duration) -> Outcome {
+fn outcome(mut command: Command, limit: Duration, programs: &Programs) -> Outcome {
     // Its own group, so that what the program has started ends with it.
     command.process_group(0);
     penstock_sys::unblock_signals(&mut command);
@@ -103,7 +105,7 @@ fn outcome(mut command: Command, limit: Duration) -> Outcome {
             return Outcome { info: super::words(&error), ..Outcome::new(Verdict::ProgramFailed, "").code(255) };
         }
     };
-    match wait(&mut child, limit) {
+    match wait(&mut child, limit, programs) {
         Ok(Some(status)) if status.success() => Outcome::new(Verdict::ProgramPassed, ""),
         Ok(Some(status)) => match status.code() {
             Some(code) => Outcome::new(Verdict::ProgramFailed, "").code(code.unsigned_abs()),
@@ -118,9 +120,11 @@ fn outcome(mut command: Command, limit: Duration) -> Outcome {
 }
 
 /// Waits for the end of a program; when the time is up, kills it and whatever it has started, and returns `None`.
-fn wait(child: &mut Child, limit: Duration) -> io::Result<Option<ExitStatus>> {
+fn wait(child: &mut Child, limit: Duration, programs: &Programs) -> io::Result<Option<ExitStatus>> {
     let deadline = Instant::now() + limit;
     let pid = Pid::from_child(child);
+    // Dropped before the program is waited for: until then no other process has its number.
+    let running = programs.enter(pid);
     let ended = pidfd_open(pid, PidfdFlags::empty())?;
     let in_time = loop {
         let left = deadline.saturating_duration_since(Instant::now());
@@ -135,6 +139,7 @@ fn wait(child: &mut Child, limit: Duration) -> io::Result<Option<ExitStatus>> {
     // What it left behind is ended too, so that nothing accumulates check by check. Until the program is waited for, no other group
     // can have this number.
     let _ = kill_process_group(pid, Signal::KILL);
+    drop(running);
     let status = child.wait()?;
     Ok(in_time.then_some(status))
 }
