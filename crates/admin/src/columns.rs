@@ -98,7 +98,7 @@ pub const COLUMNS: &[Column] = &[
     Column { name: "agent_fall", tags: *b"CGS", value: |row, _| agent(row, |agent| agent.fall) },
     Column { name: "agent_health", tags: *b"CGS", value: |row, _| agent(row, |agent| agent.health) },
     Column { name: "addr", tags: *b"CGS", value: |row, legends| row.address.as_deref().or(row.server.as_ref().and_then(|server| server.address.as_deref())).filter(|_| legends).into() },
-    Column { name: "cookie", tags: *b"CNS", value: |row, legends| server(row, |server| server.cookie.as_deref().filter(|_| legends)) },
+    Column { name: "cookie", tags: *b"CNS", value: |row, legends| row.cookie.as_deref().filter(|_| legends).into() },
     Column { name: "mode", tags: *b"CGS", value: |row, _| mode(row).into() },
     Column { name: "algo", tags: *b"CGS", value: |row, legends| row.algorithm.filter(|_| legends).into() },
     Column { name: "conn_rate", tags: *b"MRP", value: |row, _| only(row, &[Frontend], row.totals.connection_rate.rate) },

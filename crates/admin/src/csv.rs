@@ -1,11 +1,15 @@
 //! `;csv`: the header and fields of HAProxy 2.6, byte for byte.
 
-use crate::columns::COLUMNS;
+use crate::{columns::COLUMNS, value::Value};
 use penstock_proxy::snapshot::Row;
+use std::fmt::Write as _;
 
 /// All rows, after a line of names.
 pub fn render<'a>(rows: impl Iterator<Item = &'a Row>, legends: bool) -> String {
-    rows.fold(header(), |out, row| out + &line(row, legends))
+    rows.fold(header(), |mut out, row| {
+        push_line(&mut out, row, legends);
+        out
+    })
 }
 
 /// The line of names.
@@ -22,12 +26,20 @@ pub fn header() -> String {
 /// The line of a row.
 pub fn line(row: &Row, legends: bool) -> String {
     let mut out = String::new();
+    push_line(&mut out, row, legends);
+    out
+}
+
+fn push_line(out: &mut String, row: &Row, legends: bool) {
     for column in COLUMNS {
-        push_field(&mut out, &(column.value)(row, legends).to_string());
+        match (column.value)(row, legends) {
+            Value::Text(text) => push_field(out, &text),
+            // Writing to a String does not fail.
+            number => drop(write!(out, "{number}")),
+        }
         out.push(',');
     }
     out.push('\n');
-    out
 }
 
 /// Appends a field. One with a comma, a quote, a line break, or a space at an end is quoted, and quotes in it are

@@ -3,8 +3,13 @@
 use crate::columns::COLUMNS;
 use crate::engine;
 use crate::metrics::METRICS;
+use crate::page::decode;
 use penstock_proxy::snapshot::{Kind, Process, Row, Snapshot};
-use std::fmt::Write as _;
+use penstock_rules::table::StickTable;
+use std::{
+    fmt::{Display, Write as _},
+    sync::Arc,
+};
 
 /// The selection of metrics for a scrape.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,6 +19,7 @@ pub struct Scope {
     listeners: bool,
     backends: bool,
     servers: bool,
+    sticktables: bool,
     /// `no-maint`: whether servers in maintenance are omitted.
     no_maint: bool,
 }
@@ -22,26 +28,33 @@ impl Scope {
     /// Parses a query string. The first `scope` turns everything off, and each one turns a part on; `None` for a scope
     /// that does not exist.
     pub fn parse(query: &str) -> Option<Scope> {
-        let all =
-            Scope { process: true, frontends: true, listeners: true, backends: true, servers: true, no_maint: false };
-        let none = Scope { process: false, frontends: false, listeners: false, backends: false, servers: false, ..all };
+        let every = |on| Scope {
+            process: on,
+            frontends: on,
+            listeners: on,
+            backends: on,
+            servers: on,
+            sticktables: on,
+            no_maint: false,
+        };
+        let (all, none) = (every(true), every(false));
         let (mut scope, mut narrowed) = (all, false);
-        for pair in query.split('&') {
-            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-            match name {
+        for pair in query.split('#').next().unwrap_or_default().split('&') {
+            let (name, value) = pair.split_once('=').map_or((pair, None), |(name, value)| (name, Some(decode(value))));
+            match decode(name).as_str() {
                 "scope" => {
                     if !std::mem::replace(&mut narrowed, true) {
                         scope = Scope { no_maint: scope.no_maint, ..none };
                     }
-                    match value {
-                        "" => {}
-                        "*" | "%2a" | "%2A" => scope = Scope { no_maint: scope.no_maint, ..all },
+                    match value?.as_str() {
+                        "" => scope = Scope { no_maint: scope.no_maint, ..none },
+                        "*" => scope = Scope { no_maint: scope.no_maint, ..all },
                         "global" => scope.process = true,
                         "frontend" => scope.frontends = true,
                         "listener" => scope.listeners = true,
                         "backend" => scope.backends = true,
                         "server" => scope.servers = true,
-                        "sticktable" => {}
+                        "sticktable" => scope.sticktables = true,
                         _ => return None,
                     }
                 }
@@ -54,7 +67,7 @@ impl Scope {
 }
 
 /// The exposition format, version 0.0.4.
-pub fn render(snapshot: &Snapshot, scope: Scope, version: &str) -> String {
+pub fn render(snapshot: &Snapshot, tables: &[Arc<StickTable>], scope: Scope, version: &str) -> String {
     let mut out = String::with_capacity(16 * 1024);
     if scope.process {
         process(&mut out, &snapshot.process, version);
@@ -104,7 +117,28 @@ pub fn render(snapshot: &Snapshot, scope: Scope, version: &str) -> String {
             }
         }
     }
+    if scope.sticktables && !tables.is_empty() {
+        of_tables(&mut out, tables, "size", "Entries that the stick table may have", |table| table.spec.size);
+        of_tables(&mut out, tables, "used", "Entries of the stick table", |table| table.len());
+    }
     out
+}
+
+/// A metric of all stick tables.
+fn of_tables<N: Display>(
+    out: &mut String,
+    tables: &[Arc<StickTable>],
+    metric: &str,
+    help: &str,
+    value: impl Fn(&StickTable) -> N,
+) {
+    let name = format!("haproxy_sticktable_{metric}");
+    head(out, &name, false, help);
+    for table in tables {
+        let (of, kind) = (escape(&table.name), table.spec.key.name());
+        // Writing to a String does not fail.
+        let _ = writeln!(out, "{name}{{name=\"{of}\",type=\"{kind}\"}} {}", value(table));
+    }
 }
 
 fn head(out: &mut String, name: &str, counter: bool, help: &str) {
@@ -335,6 +369,9 @@ mod tests {
         let scope = Scope::parse("scope=frontend&scope=server&no-maint").expect("known scopes");
         assert!(scope.frontends && scope.servers && scope.no_maint && !scope.backends && !scope.process);
         assert_eq!(Scope::parse("scope=elsewhere"), None);
+        assert_eq!(Scope::parse("scope"), None);
+        let tables = Scope::parse("scope=%73ticktable#scope=server").expect("a known scope");
+        assert!(tables.sticktables && !tables.servers && !tables.process);
         assert!(Scope::parse("").is_some_and(|scope| scope.process && scope.listeners));
         assert!(Scope::parse("scope=").is_some_and(|scope| !scope.process && !scope.servers));
     }

@@ -1,5 +1,6 @@
 //! The two services: the statistics page, with its other formats and its actions, and the Prometheus exporter.
 
+use crate::command::{SCHEMA, tell_left_out, typed};
 use crate::live::Viewers;
 use crate::page::{Page, SCRIPT, STYLE, View, covers, decode, forms::FormKey, graphs::Shown};
 use crate::{csv, json, prometheus};
@@ -53,7 +54,7 @@ impl Service for Exporter {
         let Some(scope) = prometheus::Scope::parse(query) else {
             return answer(400, "text/plain", "no such scope\n".into());
         };
-        let text = prometheus::render(&request.handle.snapshot(), scope, &self.version);
+        let text = prometheus::render(&request.handle.snapshot(), &request.handle.tables(), scope, &self.version);
         answer(200, "text/plain; version=0.0.4", text)
     }
 }
@@ -79,7 +80,11 @@ impl Service for Stats {
         if options.contains(";stream") {
             return self.stream(&request, view);
         }
-        let snapshot = request.handle.snapshot();
+        let mut snapshot = request.handle.snapshot();
+        let is_data = [";json", ";typed", ";csv"].iter().any(|format| options.contains(format));
+        if is_data && (view.only_up || view.no_maint) {
+            tell_left_out(&mut snapshot.rows);
+        }
         let rows = || snapshot.rows.iter().filter(|row| view.shows(page, row, &request.proxy.name));
         let refresh = view.refresh(page);
         let refreshed = |mut found: ServiceResponse| {
@@ -88,11 +93,19 @@ impl Service for Stats {
             }
             found
         };
-        if options.contains(";csv") {
-            return refreshed(answer(200, "text/plain", csv::render(rows(), page.show_legends)));
+        // HAProxy's order of precedence.
+        if options.contains(";json-schema") {
+            return refreshed(answer(200, "application/json", SCHEMA.into()));
         }
         if options.contains(";json") {
             return refreshed(answer(200, "application/json", json::render(rows(), page.show_legends)));
+        }
+        if options.contains(";typed") {
+            let lines = rows().map(|row| typed(row, page.show_legends, false)).collect();
+            return refreshed(answer(200, "text/plain", lines));
+        }
+        if options.contains(";csv") {
+            return refreshed(answer(200, "text/plain", csv::render(rows(), page.show_legends)));
         }
         let shown = Shown::of(request.handle, &view, &rows().collect::<Vec<_>>());
         let token = if view.admin { self.secret.token(&request.proxy.name) } else { String::new() };

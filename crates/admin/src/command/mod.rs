@@ -22,6 +22,7 @@ mod tables;
 pub use answer::{Answer, Piece};
 pub use info::SPEAKS;
 pub use patterns::list_named;
+pub(crate) use stat::{SCHEMA, tell_left_out, typed};
 
 use penstock_control::{Command, Level, Statistics};
 use penstock_proxy::{
@@ -80,7 +81,7 @@ impl Executor {
             Command::Sessions(command) => self.sessions(command),
             Command::Statistics(Statistics::Info(format)) => self.info(format),
             Command::Statistics(Statistics::Stat(format, rows)) => self.stat(format, rows, level),
-            Command::Statistics(Statistics::Schema) => Answer::data(stat::SCHEMA),
+            Command::Statistics(Statistics::Schema) => Answer::data(SCHEMA),
             Command::Statistics(Statistics::StatsFile) => {
                 Answer::data(past::write(&self.handle.snapshot().rows, Which::Named))
             }

@@ -1,8 +1,8 @@
 //! Commands about servers: their states in the form that survives a reload, their connections, and changes by an
 //! operator.
 
-use super::{Answer, Executor};
-use penstock_config::model::{ServerPort, ServerSettings};
+use super::{Answer, Executor, Piece};
+use penstock_config::model::ServerPort;
 use penstock_control::{Change, Health, Servers, Severity, address_of};
 use penstock_proxy::{
     Handle,
@@ -13,7 +13,11 @@ use penstock_proxy::{
     snapshot::{Kind, Row},
 };
 use serde_json::{Map, Value as Json, json};
-use std::{sync::Arc, time::Instant};
+use std::{
+    net::{IpAddr, ToSocketAddrs as _},
+    sync::Arc,
+    time::Instant,
+};
 
 /// The version of the format, and its fields: those of `server-state-file`.
 const STATE_VERSION: &str = "1";
@@ -107,7 +111,7 @@ impl Executor {
         backend.server_called(server).ok_or("No such server.")
     }
 
-    fn change(&self, server: &Server, change: Change) -> Answer {
+    fn change(&self, server: &Arc<Server>, change: Change) -> Answer {
         let (at, settings) = (server.at, &server.config.settings);
         let backends = &self.handle.shared().backends;
         let command = |command| {
@@ -270,21 +274,36 @@ fn move_check(server: &Server, address: Option<&str>, port: Option<&str>) -> Ans
     Answer::nothing()
 }
 
-/// `set server B/S agent-addr ADDRESS [port PORT]`, and `agent-port`.
-fn move_agent(server: &Server, address: Option<&str>, port: Option<&str>) -> Answer {
-    let refused = |text: String| Answer::say(Severity::Warning, text);
-    let mut place = AgentPlace::clone(&server.agent_place.load());
-    if let Some(written) = address {
-        let Some(ip) = address_of(written) else { return refused(format!("invalid addr '{written}'")) };
-        place.addr = Some(ip);
+/// `set server B/S agent-addr ADDRESS [port PORT]`, and `agent-port`. A name is resolved by the system, beside everything else.
+fn move_agent(server: &Arc<Server>, address: Option<&str>, port: Option<&str>) -> Answer {
+    if let Some(name) = address.filter(|written| address_of(written).is_none()) {
+        let (server, name, port) = (server.clone(), name.to_owned(), port.map(str::to_owned));
+        return Answer::beside("resolve", move |pieces| {
+            let found = (name.as_str(), 0).to_socket_addrs().ok().and_then(|mut found| found.next());
+            let sentence = match found {
+                Some(found) => place_agent(&server, Some(found.ip()), port.as_deref()),
+                None => Err(format!("invalid addr '{name}'")),
+            };
+            if let Err(sentence) = sentence {
+                pieces.give(Piece::Say(Severity::Warning, sentence));
+            }
+        });
     }
+    match place_agent(server, address.and_then(address_of), port) {
+        Ok(()) => Answer::nothing(),
+        Err(sentence) => Answer::say(Severity::Warning, sentence),
+    }
+}
+
+fn place_agent(server: &Server, address: Option<IpAddr>, port: Option<&str>) -> Result<(), String> {
+    let mut place = AgentPlace::clone(&server.agent_place.load());
+    place.addr = address.or(place.addr);
     if let Some(written) = port {
-        let Ok(number) = written.parse::<i64>() else { return refused("provided port is not an integer".into()) };
-        let Ok(port) = u16::try_from(number) else { return refused("provided port is invalid".into()) };
-        place.port = port;
+        let number = written.parse::<i64>().map_err(|_| "provided port is not an integer")?;
+        place.port = u16::try_from(number).map_err(|_| "provided port is invalid")?;
     }
     server.agent_place.store(Arc::new(place));
-    Answer::nothing()
+    Ok(())
 }
 
 fn port_of(written: &str) -> Option<ServerPort> {
@@ -352,6 +371,9 @@ fn state(handle: &Handle, row: &Row) -> Vec<Json> {
         ServerPort::Offset(offset) => offset,
     };
     let paused = status.is_some_and(|status| status.admin.maint());
+    // The check of a server that was added is off, and not paused, until it is switched on.
+    let is_paused =
+        paused && check.map_or(settings.disabled && !server.dynamic, |check| check.enabled || !server.dynamic);
     // HAProxy's flags: 1 in progress, 2 configured, 4 switched on, 8 paused, 16 an agent.
     let state_of = |check: Option<&Check>| {
         check.map_or(0, |check| u32::from(check.running) | 2 | if check.enabled { 4 } else { 0 })
@@ -363,7 +385,7 @@ fn state(handle: &Handle, row: &Row) -> Vec<Json> {
         json!(row.name),
         json!(host(endpoint.host.as_ref())),
         json!(status.map_or(0, |status| operational(status.state))),
-        json!(status.map_or(0, |status| admin(status, settings))),
+        json!(status.map_or(0, |status| admin(status, settings.disabled && !server.dynamic))),
         json!(status.map_or(0, |status| status.weight)),
         json!(settings.weight),
         json!(row.upstream.as_ref().map_or(0, |upstream| upstream.since.as_secs())),
@@ -371,7 +393,7 @@ fn state(handle: &Handle, row: &Row) -> Vec<Json> {
         json!(check.map_or(0, check_result)),
         json!(if paused { 0 } else { check.map_or(settings.check.rise, |check| check.health) }),
         // Agents are not paused.
-        json!(state_of(check) | if paused && (check.is_some() || settings.disabled) { 8 } else { 0 }),
+        json!(state_of(check) | if is_paused { 8 } else { 0 }),
         json!(state_of(agent) | if agent.is_some() { 16 } else { 0 }),
         json!(u32::from(proxy.id.is_some())),
         json!(u32::from(settings.id.is_some())),
@@ -396,7 +418,7 @@ fn operational(state: Operational) -> u32 {
 }
 
 /// HAProxy's flags.
-fn admin(status: &Status, settings: &ServerSettings) -> u32 {
+fn admin(status: &Status, is_disabled_in_file: bool) -> u32 {
     let flags = [
         (Admin::FORCED_MAINT, 1),
         (Admin::INHERITED_MAINT, 2),
@@ -405,7 +427,7 @@ fn admin(status: &Status, settings: &ServerSettings) -> u32 {
         (Admin::UNRESOLVED, 32),
     ];
     let flags: u32 = flags.iter().filter(|(flag, _)| status.admin.has(*flag)).map(|(_, bit)| bit).sum();
-    flags | if settings.disabled { 4 } else { 0 }
+    flags | if is_disabled_in_file { 4 } else { 0 }
 }
 
 /// HAProxy's number for a check's last result; 1 if there is none yet.

@@ -3,7 +3,10 @@
 use super::{Answer, Executor};
 use crate::{columns::COLUMNS, csv, json, metrics::METRICS, value::Value};
 use penstock_control::{Format, Level, Rows};
-use penstock_proxy::snapshot::{Kind, Row};
+use penstock_proxy::{
+    server::Operational,
+    snapshot::{Kind, Row},
+};
 use std::{fmt::Write as _, iter};
 
 impl Executor {
@@ -21,7 +24,11 @@ impl Executor {
         // Addresses are not shown to every client.
         let legends = level >= Level::Operator;
         let described = wanted.described;
-        let rows = snapshot.rows.into_iter().filter(move |row| shows(&wanted, row));
+        let mut rows = snapshot.rows;
+        if wanted.up || wanted.no_maint {
+            tell_left_out(&mut rows);
+        }
+        let rows = rows.into_iter().filter(move |row| shows(&wanted, row));
         match format {
             Format::Plain => {
                 Answer::lines(iter::once(csv::header()).chain(rows.map(move |row| csv::line(&row, legends))))
@@ -30,12 +37,29 @@ impl Executor {
             Format::Json => {
                 let mut begun = false;
                 let rows = rows.map(move |row| {
-                    let before = if std::mem::replace(&mut begun, true) { "," } else { "" };
-                    format!("{before}{}", json::row_of(&row, legends))
+                    let mut out = String::new();
+                    if std::mem::replace(&mut begun, true) {
+                        out.push(',');
+                    }
+                    json::push_row(&mut out, &row, legends);
+                    out
                 });
                 Answer::lines(iter::once("[".to_string()).chain(rows).chain(iter::once("]\n".to_string())))
             }
         }
+    }
+}
+
+/// Where servers are left out, a backend's status says how many of how many are not down, as in HAProxy.
+pub(crate) fn tell_left_out(rows: &mut [Row]) {
+    for at in 0..rows.len() {
+        if rows[at].kind != Kind::Backend {
+            continue;
+        }
+        let servers = rows.iter().filter(|row| row.kind == Kind::Server && row.proxy == rows[at].proxy);
+        let is_up = |row: &&Row| row.server.as_ref().is_some_and(|server| server.status.state != Operational::Stopped);
+        let (up, all) = (servers.clone().filter(is_up).count(), servers.count());
+        rows[at].status.push_str(&format!(" ({up}/{all})"));
     }
 }
 
@@ -61,7 +85,7 @@ fn shows(wanted: &Rows, row: &Row) -> bool {
 }
 
 /// A line for each value: which row and column, its tags, its type and the value.
-fn typed(row: &Row, legends: bool, described: bool) -> String {
+pub(crate) fn typed(row: &Row, legends: bool, described: bool) -> String {
     let kind = match row.kind {
         Kind::Frontend => 'F',
         Kind::Backend => 'B',
@@ -87,7 +111,7 @@ fn typed(row: &Row, legends: bool, described: bool) -> String {
 }
 
 /// The schema (json-schema.org, draft 4) of the JSON of `show info` and `show stat`.
-pub(super) const SCHEMA: &str = concat!(
+pub(crate) const SCHEMA: &str = concat!(
     r##"{"$schema":"http://json-schema.org/draft-04/schema#","oneOf":["##,
     r##"{"title":"Info","type":"array","items":{"title":"InfoItem","type":"object","properties":{"##,
     r##""field":{"$ref":"#/definitions/field"},"processNum":{"$ref":"#/definitions/processNum"},"##,

@@ -139,7 +139,7 @@ fn tip(row: &Row, page: &Page<'_>) -> Vec<String> {
         tip.extend(row.address.clone());
         if let Some(server) = &row.server {
             tip.extend(server.address.clone());
-            tip.extend(server.cookie.as_ref().map(|cookie| format!("cookie {cookie}")));
+            tip.extend(row.cookie.as_ref().map(|cookie| format!("cookie {cookie}")));
             tip.push(format!("id {}", row.sid));
         }
     }

@@ -12,6 +12,8 @@ pub struct View {
     pub uri: String,
     /// `;up`: servers that are down are left out.
     pub only_up: bool,
+    /// `;no-maint`: servers in maintenance are left out.
+    pub no_maint: bool,
     /// `;norefresh`: the page does not refresh itself.
     pub no_refresh: bool,
     /// `;hour`, `;week`: the time range of the graphs.
@@ -33,6 +35,7 @@ impl View {
         View {
             uri: uri.to_string(),
             only_up: options.contains(";up"),
+            no_maint: options.contains(";no-maint"),
             no_refresh: options.contains(";norefresh"),
             range: Range::ALL.into_iter().find(|range| options.contains(word(*range))).unwrap_or_default(),
             subject: subject
@@ -45,7 +48,9 @@ impl View {
 
     /// Whether the page shows a row.
     pub fn shows(&self, page: &StatsPage, row: &Row, self_name: &str) -> bool {
-        let hidden = self.only_up && row.kind == Kind::Server && row.status.starts_with("DOWN");
+        let is_down = row.kind == Kind::Server && row.upstream.as_ref().is_some_and(|upstream| !upstream.up);
+        let hidden = self.only_up && is_down;
+        let hidden = hidden || self.no_maint && row.server.as_ref().is_some_and(|server| server.status.admin.maint());
         covers(page, row, self_name) && !hidden && row.proxy_name.contains(&self.scope)
     }
 
@@ -58,6 +63,7 @@ impl View {
     fn kept(&self) -> String {
         let mut kept = String::new();
         kept.push_str(if self.only_up { ";up" } else { "" });
+        kept.push_str(if self.no_maint { ";no-maint" } else { "" });
         kept.push_str(if self.no_refresh { ";norefresh" } else { "" });
         kept.push_str(word(self.range).trim_start_matches(";minutes"));
         if let Some((proxy, name)) = &self.subject {

@@ -1,7 +1,7 @@
 //! What the agent of `agent-check` answers: one line of words, which say how much the server can take and in what state it wants to
 //! be. Bytes in, an [`AgentReply`] out; [`Backends::agent_answered`](crate::server::Backends::agent_answered) applies it.
 
-use super::{Outcome, Verdict};
+use super::{Outcome, Verdict, outcome::printable};
 
 /// The longest answer that is read. The line of an agent has a few dozen bytes.
 const LINE_MAX: usize = 16 * 1024;
@@ -150,7 +150,7 @@ fn parse(line: &str) -> AgentReply {
             let description = description.trim_start_matches(blank);
             // It explains a state of health; without one it says nothing.
             if answer.health != AgentHealth::Unsaid {
-                answer.text = clean(description);
+                answer.text = printable(description);
             }
             return answer;
         }
@@ -171,16 +171,11 @@ fn parse(line: &str) -> AgentReply {
             }
             other => match other.strip_prefix("maxconn:") {
                 Some(limit) => answer.maxconn = Some(limit.into()),
-                None if answer.text.is_empty() => answer.text = clean(word),
+                None if answer.text.is_empty() => answer.text = printable(word),
                 None => {}
             },
         }
     }
-}
-
-/// Text from the network, without what would move a terminal's cursor.
-fn clean(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
 }
 
 #[cfg(test)]

@@ -120,6 +120,12 @@ pub struct Outcome {
     pub info: String,
 }
 
+/// Text from a server as logs, pages and terminals may show it: control characters, which would move a terminal's cursor or end a
+/// line, are replaced.
+pub fn printable(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
+}
+
 impl Outcome {
     /// A result; if it has a code, that is 0.
     pub fn new(verdict: Verdict, info: impl Into<String>) -> Outcome {

@@ -1,6 +1,6 @@
 //! When a server is checked next, and how a result affects its health.
 
-use super::{Effect, Outcome, Verdict};
+use super::{Effect, Outcome, Verdict, outcome::printable};
 use crate::server::Check;
 use penstock_config::model::ServerCheck;
 use std::time::Duration;
@@ -25,7 +25,8 @@ impl Check {
         self.status = outcome.verdict.short();
         self.description = outcome.verdict.description();
         self.code = outcome.code;
-        self.info.clone_from(&outcome.info);
+        // Whatever is said about the check is made from this.
+        self.info = printable(&outcome.info);
         self.duration = duration;
         let effect = outcome.verdict.effect();
         let top = self.rise + self.fall - 1;
@@ -94,4 +95,17 @@ pub fn first(interval: Duration, index: usize, count: usize, longest: Option<Dur
     let interval = longest.map_or(interval, |longest| interval.min(longest));
     // At most a second, so that the state is known soon.
     interval.min(Duration::from_secs(1)).mul_f64(index as f64 / count.max(1) as f64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_that_a_server_says_moves_a_cursor_or_ends_a_line() {
+        let mut check = Check { rise: 2, fall: 3, health: 2, ..Check::default() };
+        let info = "-ERR \u{1b}[31mno\r\nJan 1 forged\u{9b}0m\u{7f}";
+        check.record(&Outcome::new(Verdict::L7Status, info), None);
+        assert_eq!(check.info, "-ERR ?[31mno??Jan 1 forged?0m?");
+    }
 }

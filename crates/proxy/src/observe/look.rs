@@ -112,27 +112,16 @@ fn push_proxy(shared: &Shared, id: ProxyId, rows: &mut Vec<Row>) {
     let now_ms = now.as_millis() as u64;
     let sum = |part| shared.counters.sum(id, part, now_ms);
     let blank = |kind, name: &str, totals| Row {
-        kind,
         proxy: id,
-        index: 0,
-        at: None,
         proxy_name: proxy.name.clone(),
         name: name.to_string(),
         guid: proxy.guid.as_ref().map(|guid| guid.value.clone()),
         iid: shared.proxies[id].id,
-        sid: 0,
         http: proxy.mode == Mode::Http,
         now,
         totals,
-        sessions: Level::default(),
-        queue: Level::default(),
-        status: "OPEN".into(),
-        rate_limit: 0,
-        upstream: None,
-        server: None,
-        address: None,
-        algorithm: None,
         description: proxy.description.clone(),
+        ..Row::of(kind)
     };
     if proxy.kind.has_frontend() {
         let limits = &shared.limits.frontends[id];
@@ -159,13 +148,16 @@ fn push_proxy(shared: &Shared, id: ProxyId, rows: &mut Vec<Row>) {
         rows.push(row);
     }
     let mut totals = sum(Part::Backend);
-    // A backend's connections are those of its servers.
+    // A backend's connections are those of its servers, and its last session is the last one that reached a server.
+    totals.last_session = None;
     for row in rows.iter().filter(|row| row.proxy == id && row.kind == Kind::Server) {
         totals.connects += row.totals.connects;
         totals.reuses += row.totals.reuses;
+        totals.last_session = totals.last_session.max(row.totals.last_session);
     }
     let mut row = blank(Kind::Backend, "BACKEND", totals);
     fill_backend(backend, now, &mut row);
+    row.cookie = proxy.cookie.as_ref().map(|cookie| cookie.name.clone());
     rows.push(row);
 }
 
@@ -217,13 +209,13 @@ fn fill_server(shared: &Shared, backend: &Backend, server: &Server, now: Duratio
         Some(Target::Unix(_) | Target::Abstract(_)) => Some("unix".into()),
         None => None,
     };
+    row.cookie.clone_from(&settings.cookie);
     row.server = Some(ServerRow {
         throttle: member.ramp.map(|ramp| (100 * ramp.elapsed / ramp.whole).max(1)),
         tracked,
         reference,
         status,
         address,
-        cookie: settings.cookie.clone(),
         queue_limit: (settings.maxqueue > 0).then_some(settings.maxqueue),
         observed: settings.observe.is_some(),
         backup: settings.backup,

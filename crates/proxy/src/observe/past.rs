@@ -295,31 +295,15 @@ impl Past {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use penstock_config::model::ProxyId;
 
     fn row(kind: Kind, name: &str, guid: Option<&str>) -> Row {
         Row {
-            kind,
-            proxy: ProxyId(0),
-            index: 0,
-            at: None,
             proxy_name: "p".into(),
             name: name.into(),
             guid: guid.map(str::to_owned),
             iid: 1,
-            sid: 0,
-            http: true,
-            now: std::time::Duration::ZERO,
-            totals: Default::default(),
-            sessions: Default::default(),
-            queue: Default::default(),
-            status: String::new(),
-            rate_limit: 0,
             upstream: (kind == Kind::Backend).then(Default::default),
-            server: None,
-            address: None,
-            algorithm: None,
-            description: None,
+            ..Row::of(kind)
         }
     }
 

@@ -169,6 +169,8 @@ pub struct Row {
     pub address: Option<String>,
     /// The balance algorithm of a backend.
     pub algorithm: Option<&'static str>,
+    /// The name of a backend's persistence cookie, or the value that a server gets in it.
+    pub cookie: Option<String>,
     /// `description` of the proxy.
     pub description: Option<String>,
 }
@@ -211,8 +213,6 @@ pub struct ServerRow {
     pub throttle: Option<u32>,
     /// Its address.
     pub address: Option<String>,
-    /// Its cookie.
-    pub cookie: Option<String>,
     /// `maxqueue`.
     pub queue_limit: Option<u32>,
     /// Whether errors in traffic are observed.
@@ -224,6 +224,33 @@ pub struct ServerRow {
 }
 
 impl Row {
+    /// A row of this kind in which nothing is known yet.
+    pub fn of(kind: Kind) -> Row {
+        Row {
+            kind,
+            proxy: ProxyId(0),
+            index: 0,
+            at: None,
+            proxy_name: String::new(),
+            name: String::new(),
+            guid: None,
+            iid: 0,
+            sid: 0,
+            http: true,
+            now: Duration::ZERO,
+            totals: Totals::default(),
+            sessions: Level::default(),
+            queue: Level::default(),
+            status: "OPEN".into(),
+            rate_limit: 0,
+            upstream: None,
+            server: None,
+            address: None,
+            algorithm: None,
+            cookie: None,
+            description: None,
+        }
+    }
     /// Seconds since the last session, where that is counted.
     pub fn idle_seconds(&self) -> Option<u64> {
         self.totals.last_session.map(|last| self.now.as_secs().saturating_sub(last))

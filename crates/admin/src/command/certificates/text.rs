@@ -42,7 +42,7 @@ pub(super) fn certificate(view: &CertificateView) -> String {
 }
 
 fn described(text: &mut String, one: &Described) {
-    let names: String = one.alternative_names.iter().map(|name| format!("{name}, ")).collect();
+    let names = one.alternative_names.join(", ");
     let _ = write!(
         text,
         "Serial: {}\nnotBefore: {}\nnotAfter: {}\nSubject Alternative Name: {names}\nAlgorithm: {}\nSHA1 FingerPrint: \
