@@ -26,7 +26,8 @@ _penstock() {
     'ctl')
         offered='-s -f --json --interval --help'
         values=' -s -f --interval '
-        names='abort ssl ca-file
+        names='_getsocks
+abort ssl ca-file
 abort ssl cert
 abort ssl crl-file
 add acl
@@ -36,6 +37,7 @@ add ssl ca-file
 add ssl crt-list
 clear acl
 clear counters
+clear counters all
 clear map
 clear table
 commit acl
@@ -43,6 +45,7 @@ commit map
 commit ssl ca-file
 commit ssl cert
 commit ssl crl-file
+debug dev
 del acl
 del map
 del server
@@ -63,16 +66,22 @@ enable dynamic-cookie backend
 enable frontend
 enable health
 enable server
+experimental-mode
+expert-mode
 get acl
 get map
 get var
 get weight
+help
+httpclient
 new ssl ca-file
 new ssl cert
 new ssl crl-file
 operator
 prepare acl
 prepare map
+prompt
+quit
 set dynamic-cookie-key backend
 set map
 set maxconn frontend
@@ -89,6 +98,7 @@ set ssl ocsp-response
 set ssl tls-key
 set table
 set timeout
+set var
 set weight
 show acl
 show activity
@@ -195,7 +205,12 @@ offload'
     'doctor')
         offered='-f --json --fix --apply --undo --force --only --metrics --host --record --help'
         values=' -f --only --metrics --host '
-        names='qat'
+        names='qat
+qat down
+qat reset
+qat restart
+qat status
+qat up'
         ;;
     'lab-setup')
         offered='--role --mode --proxy --haproxy-cores --nbthread --backend-cores --backend-workers --keep-alive --certificate --port --backend-port --bind-irq-devices --freq --uncore --governor --dir --only-files -y --undo --force --host --help'

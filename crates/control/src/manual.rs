@@ -73,6 +73,21 @@ file that it was made to is no longer the one that the process had read (compare
 made (a server of that name is configured now, a backend is gone) is dropped. A warning reports both cases. While a new process is
 starting, such a command waits for it, and is then refused by the process before it: send it again, to the new one.
 
+## Replacing a large map
+
+A payload may have `tune.cli.max-payload-size` bytes, 128 KiB by default. A map or an ACL of any size is replaced in steps, and requests see
+the old contents until the last one:
+
+```sh
+penstock ctl -s S 'prepare map /etc/penstock/hosts.map'                     # New version created: 1
+penstock ctl -s S 'add map @1 /etc/penstock/hosts.map <<' < new-hosts.map
+penstock ctl -s S 'commit map @1 /etc/penstock/hosts.map'
+```
+
+`penstock ctl` cuts the payload of `add map` and `add acl` at ends of lines, and sends it in pieces that are small enough for the default; other
+clients have to do so themselves. If a line is refused, it says how many lines were taken before the piece that has it: prepare a new version, and the
+unfinished one is dropped.
+
 ## The commands
 
 ";

@@ -4,7 +4,9 @@ use crate::{
     arguments::Command,
     bench, check, completion, ctl, doctor,
     flags::{self, Flags},
-    lab_setup, man, plan, quickstart, serve, top,
+    lab_setup, man,
+    name::NAME,
+    plan, quickstart, serve, top,
 };
 use std::{ffi::OsString, io::Write, path::PathBuf, process::ExitCode};
 
@@ -29,16 +31,27 @@ pub const COMMANDS: &[Command] = &[
         .options(plan::options),
     Command::new("doctor", "[-f FILE] [options]", "what this machine lacks for a configuration", doctor::run)
         .options(doctor::options)
-        .words(|| vec!["qat"]),
+        .words(|| doctor::WORDS.to_vec()),
     Command::new("lab-setup", "--role server|client [options]", "a side to measure with, and back", lab_setup::run)
         .options(lab_setup::options),
     Command::new("keywords", "", "lists every keyword of the configuration language", |rest| {
         alone("keywords", rest, list_keywords)
     }),
-    Command::new("completion", "bash|zsh|fish", "prints the script that completes this command line", |rest| {
-        let script = one(rest).and_then(completion::Shell::parse).map(|shell| completion::script(COMMANDS, shell));
-        shown(script, "completion: it is for bash, zsh or fish")
-    })
+    Command::new(
+        "completion",
+        "bash|zsh|fish [haproxy]",
+        "prints the script that completes this command line",
+        |rest| {
+            let (shell, name) = match rest {
+                [shell] => (one(std::slice::from_ref(shell)), NAME.command()),
+                [shell, name] if name == "haproxy" => (one(std::slice::from_ref(shell)), "haproxy"),
+                _ => (None, ""),
+            };
+            let script =
+                shell.and_then(completion::Shell::parse).map(|shell| completion::script(COMMANDS, shell, name));
+            shown(script, "completion: it is for bash, zsh or fish, and for the name penstock or haproxy")
+        },
+    )
     .words(|| completion::SHELLS.iter().map(|(name, _)| *name).collect()),
     Command::new("man", "PAGE", "prints a manual page, for man -l -", |rest| {
         let page = one(rest).and_then(|name| man::page(COMMANDS, name));

@@ -28,8 +28,8 @@ impl Shell {
     }
 }
 
-/// The script for a shell.
-pub fn script(commands: &[Command], shell: Shell) -> String {
+/// The script for a shell, which completes the command that is called `name`.
+pub fn script(commands: &[Command], shell: Shell, name: &str) -> String {
     let mut arms = String::new();
     let mut groups = Vec::new();
     let first = commands.iter().map(|command| (command.name, command.help)).collect();
@@ -54,6 +54,7 @@ pub fn script(commands: &[Command], shell: Shell) -> String {
         Shell::Fish => FISH,
     };
     let separator = if shell == Shell::Fish { " " } else { "|" };
+    let template = template.replace("@NAME@", name);
     template.replace("@GROUPS@", &groups.join(separator)).replace("@ARMS@", arms.trim_end())
 }
 
@@ -139,8 +140,8 @@ fn quoted(text: &str) -> String {
     format!("'{}'", text.replace('\'', r"'\''"))
 }
 
-const BASH: &str = r#"# Completion of penstock for bash; made by `penstock completion bash`.
-_penstock() {
+const BASH: &str = r#"# Completion of @NAME@ for bash; made by `penstock completion bash`.
+_@NAME@() {
     local current="${COMP_WORDS[COMP_CWORD]}" previous="${COMP_WORDS[COMP_CWORD-1]}"
     local at='' before='' offered='' values='' names='' i=2 name
     COMPREPLY=()
@@ -177,12 +178,12 @@ _penstock() {
 $names
 EOF
 }
-complete -o default -F _penstock penstock
+complete -o default -F _@NAME@ @NAME@
 "#;
 
-const ZSH: &str = r#"#compdef penstock
-# Completion of penstock for zsh; made by `penstock completion zsh`.
-_penstock() {
+const ZSH: &str = r#"#compdef @NAME@
+# Completion of @NAME@ for zsh; made by `penstock completion zsh`.
+_@NAME@() {
     local at='' before='' name previous=${words[CURRENT-1]}
     local -i i=3
     local -a offered commands values names next
@@ -214,15 +215,15 @@ _penstock() {
     fi
     (( $#next + $#commands )) || _files
 }
-if [[ ${funcstack[1]} == _penstock ]]; then
-    _penstock "$@"
+if [[ ${funcstack[1]} == _@NAME@ ]]; then
+    _@NAME@ "$@"
 else
-    compdef _penstock penstock
+    compdef _@NAME@ @NAME@
 fi
 "#;
 
-const FISH: &str = r#"# Completion of penstock for fish; made by `penstock completion fish`.
-function __penstock
+const FISH: &str = r#"# Completion of @NAME@ for fish; made by `penstock completion fish`.
+function __@NAME@
     set -l typed (commandline -opc)
     set -l previous $typed[-1]
     set -l i 3
@@ -259,7 +260,7 @@ function __penstock
         end
     end | sort -u
 end
-complete -c penstock -n 'test (count (commandline -opc)) -eq 1' -f
-complete -c penstock -n 'contains -- (commandline -opc)[2] ctl bench completion man' -f
-complete -c penstock -a '(__penstock)'
+complete -c @NAME@ -n 'test (count (commandline -opc)) -eq 1' -f
+complete -c @NAME@ -n 'contains -- (commandline -opc)[2] ctl bench completion man' -f
+complete -c @NAME@ -a '(__@NAME@)'
 "#;

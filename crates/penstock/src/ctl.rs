@@ -4,7 +4,7 @@ mod show;
 
 use crate::arguments::{Opt, help, switch, value};
 use penstock_config::model::{ListenAddress, StatsLevel};
-use penstock_control::{Mode, TABLE};
+use penstock_control::TABLE;
 use std::{
     ffi::OsString,
     io::{self, BufRead, IsTerminal, Read, Write},
@@ -36,10 +36,10 @@ pub fn options() -> Vec<Opt> {
     ]
 }
 
-/// The commands that shells complete: those that `help` shows and that need no mode.
+/// The commands that shells complete.
 pub fn words() -> Vec<&'static str> {
-    let shown = TABLE.entries().filter(|entry| !entry.usage.is_empty() && entry.mode == Mode::Always);
-    let mut names: Vec<&str> = shown.map(|entry| entry.words).collect();
+    let mut names: Vec<&str> =
+        TABLE.entries().map(|entry| entry.words).chain(penstock_control::session_words()).collect();
     names.sort_unstable();
     names
 }
@@ -119,18 +119,56 @@ fn obey(options: &Options) -> Result<bool, String> {
         },
         [] => converse(options),
         _ => {
-            let mut sent = line(&options.words, options.json).into_bytes();
+            let sent = line(&options.words, options.json).into_bytes();
             if let Some(command) = sent.strip_suffix(b"<<") {
                 let mut payload = Vec::new();
                 io::stdin().read_to_end(&mut payload).map_err(|e| format!("cannot read the payload: {e}"))?;
                 while payload.pop_if(|last| *last == b'\n').is_some() {}
-                let end = PAYLOAD_END.trim_start_matches('<');
-                sent = [command, PAYLOAD_END.as_bytes(), b"\n", &payload, b"\n", end.as_bytes()].concat();
+                return send_payload(options, command, &payload);
             }
             let answer = ask(options, &sent)?;
             tell(options, &answer)
         }
     }
+}
+
+/// The most bytes of a payload that are sent at once where it may be cut: below the default of `tune.cli.max-payload-size`.
+const PIECE_MAX: usize = 96 << 10;
+
+/// Sends a command with its payload. That of `add map` and `add acl` may be larger than the server takes at once: its lines are
+/// sent in pieces, in order.
+fn send_payload(options: &Options, command: &[u8], payload: &[u8]) -> Result<bool, String> {
+    let end = PAYLOAD_END.trim_start_matches('<').as_bytes();
+    let mut sent = 0;
+    for piece in pieces(command, payload) {
+        let whole = [command, PAYLOAD_END.as_bytes(), b"\n", piece, b"\n", end].concat();
+        if !tell(options, &ask(options, &whole)?)? {
+            if sent > 0 {
+                eprintln!("penstock ctl: the first {sent} lines of the payload were taken; not all that follow");
+            }
+            return Ok(false);
+        }
+        sent += piece.split(|byte| *byte == b'\n').count();
+    }
+    Ok(true)
+}
+
+/// Cuts a payload at ends of lines, if the command may be given again and again with the lines of one payload.
+fn pieces<'a>(command: &[u8], payload: &'a [u8]) -> Vec<&'a [u8]> {
+    let mut words = command.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
+    if words.next() != Some(b"add") || !matches!(words.next(), Some(b"map" | b"acl")) {
+        return vec![payload];
+    }
+    let (mut pieces, mut rest) = (Vec::new(), payload);
+    while rest.len() > PIECE_MAX {
+        let last = rest[..PIECE_MAX].iter().rposition(|byte| *byte == b'\n');
+        // A line that is longer than a piece goes alone.
+        let Some(at) = last.or_else(|| rest.iter().position(|byte| *byte == b'\n')) else { break };
+        pieces.push(&rest[..at]);
+        rest = &rest[at + 1..];
+    }
+    pieces.push(rest);
+    pieces
 }
 
 /// Sends commands as they are typed, one per line, until the input ends.
@@ -297,6 +335,24 @@ mod tests {
         assert_eq!(line(&words(&["set", "map", "a b", "c;d\\"]), false), r"set map a\ b c\;d\\");
         assert_eq!(line(&words(&["show info;show stat"]), true), "show info;show stat");
         assert_eq!(line(&words(&["show", "stat"]), true), "show stat json");
+    }
+
+    #[test]
+    fn lines_of_lists_and_maps_are_sent_in_pieces_and_other_payloads_whole() {
+        let lines: Vec<String> = (0..30_000).map(|number| format!("key{number} value")).collect();
+        let payload = lines.join("\n");
+        for command in ["add map @1 #2 ", "add  acl /a.acl ", "  add map m "] {
+            let cut = pieces(command.as_bytes(), payload.as_bytes());
+            assert!(cut.len() > 3 && cut.iter().all(|piece| piece.len() <= PIECE_MAX && !piece.ends_with(b"\n")));
+            assert_eq!(cut.join(&b'\n'), payload.as_bytes());
+        }
+        assert_eq!(pieces(b"set ssl cert a.pem ", payload.as_bytes()), [payload.as_bytes()]);
+        assert_eq!(pieces(b"add map m ", b""), [b""]);
+        let long = [vec![b'a'; 2 * PIECE_MAX], vec![b'\n'], vec![b'b'; PIECE_MAX + 1]].concat();
+        assert_eq!(
+            pieces(b"add map m ", &long).iter().map(|piece| piece.len()).collect::<Vec<_>>(),
+            [2 * PIECE_MAX, PIECE_MAX + 1]
+        );
     }
 
     #[test]

@@ -190,6 +190,9 @@ fn metrics(file: &str) -> Result<(u64, u64), String> {
     Ok((sessions, sessions.saturating_sub(fresh)))
 }
 
+/// What may follow `doctor`.
+pub const WORDS: [&str; 6] = ["qat", "qat down", "qat reset", "qat restart", "qat status", "qat up"];
+
 /// `doctor qat [DEVICE] ACTION`.
 fn qat(arguments: &Arguments) -> Result<(), String> {
     let (device, action) = match &arguments.words[1..] {

@@ -1,7 +1,7 @@
 //! HAProxy's command line: one table of options, parsed by hand because `-Ws`, `-dM50` and `-sf 1 2 3` follow no library's
 //! rules (management guide, section 3).
 
-use crate::arguments;
+use crate::{arguments, name::NAME};
 use std::{
     ffi::OsString,
     os::unix::ffi::OsStrExt,
@@ -276,7 +276,8 @@ pub fn typed(name: &str) -> String {
 /// The help page.
 pub fn usage(commands: &[arguments::Command]) -> String {
     use std::fmt::Write;
-    let mut page = String::from("Usage: penstock -f <file|dir>... [options]\n       penstock COMMAND ...\n\n");
+    let name = NAME.command();
+    let mut page = format!("Usage: {name} -f <file|dir>... [options]\n       {name} COMMAND ...\n\n");
     let mut list = |title: &str, options: Vec<arguments::Opt>| {
         let _ = writeln!(page, "{title}");
         for option in options.iter().filter(|o| o.name != "--help") {

@@ -28,6 +28,7 @@ mod serve;
 mod services;
 mod strangers;
 mod tie;
+mod told;
 mod top;
 mod version;
 
@@ -56,8 +57,9 @@ fn main() -> ExitCode {
     match Flags::parse(arguments) {
         Ok(flags) => obey(flags),
         Err(why) => {
-            eprintln!("penstock: {why}\n\n{}", flags::usage(commands::COMMANDS));
-            ExitCode::FAILURE
+            let failed = serve::fail(&why);
+            eprintln!("\n{}", flags::usage(commands::COMMANDS));
+            failed
         }
     }
 }
@@ -140,7 +142,7 @@ fn evaluate(condition: &str, flags: &Flags) -> ExitCode {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
         Err(bad) => {
-            eprintln!("penstock: cannot evaluate the condition: {}", bad.message);
+            serve::fail(&format!("cannot evaluate the condition: {}", bad.message));
             eprintln!("  {condition}\n  {:>1$}", "^", bad.at + 1);
             if let Some(hint) = bad.hint {
                 eprintln!("  {hint}");

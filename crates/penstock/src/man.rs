@@ -145,6 +145,14 @@ fn penstock(commands: &[Command]) -> String {
         ),
         ("SIGUSR1", "takes no new connections, and ends when those that are there have ended"),
         ("SIGTERM, SIGINT", "ends at once"),
+        (
+            "SIGTTOU, SIGTTIN",
+            "to a process without a master, or to a worker: pauses its frontends, or resumes them; the sockets for commands go on answering",
+        ),
+        (
+            "SIGHUP, SIGQUIT",
+            "to the same: says on standard error how its servers and proxies are, or how much memory it takes",
+        ),
     ] {
         page.item(signals, meaning);
     }
@@ -181,7 +189,12 @@ fn ctl(command: &Command) -> String {
     page.say(
         "Sends a command to the stats socket of a running process and shows the answer: lists as tables where there is a terminal. \
          Without a command it reads commands from standard input, a line each. With 'watch' it gives the command again and again. A \
-         command that ends with << has its payload from standard input.",
+         command that ends with << has its payload from standard input. A payload of 'add map' or 'add acl' may be larger than the \
+         process takes at once (tune.cli.max-payload-size, 128 KiB by default): it is sent in pieces.",
+    );
+    page.say(
+        "To replace the whole contents of a map, without a moment in which requests find half of it: 'prepare map FILE' says a \
+         version, 'add map @VERSION FILE <<' fills that, and 'commit map @VERSION FILE' puts it in place of the current one.",
     );
     page.head("OPTIONS");
     page.options(&(command.options)());

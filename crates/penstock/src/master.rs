@@ -514,6 +514,11 @@ impl Master<'_> {
         Some((worker.pid, worker.tie.clone()))
     }
 
+    /// Whether a worker is being started and none serves.
+    fn awaits_first_worker(&self) -> bool {
+        self.current.is_none() && self.coming.is_some()
+    }
+
     /// `show proc`.
     fn processes(&self) -> Processes {
         let row = |worker: &Worker| Row {

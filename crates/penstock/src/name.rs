@@ -21,6 +21,14 @@ impl Name {
         }
     }
 
+    /// The name as it is typed.
+    pub fn command(self) -> &'static str {
+        match self {
+            Name::Penstock => "penstock",
+            Name::Haproxy => "haproxy",
+        }
+    }
+
     /// The name in sentences.
     pub fn title(self) -> &'static str {
         match self {

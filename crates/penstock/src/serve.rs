@@ -14,12 +14,13 @@ use crate::{
     say::{alert, warning},
     services, strangers,
     tie::Occasion,
+    told,
 };
 use penstock_config::{
     Config, Diagnostics, Span,
     model::{Account, CheckKind, Global, ListenAddress},
 };
-use penstock_proxy::{Before, Handle, ListenError, Predecessor, Runtime, past::Past};
+use penstock_proxy::{Before, Handle, ListenError, Listening, Predecessor, Runtime, past::Past};
 use penstock_sys::{Forked, Signal, Signals, Silence};
 use std::{
     io,
@@ -527,9 +528,12 @@ fn obey(
             Some(Signal::Usr1) => {
                 asked.get_or_insert_with(Instant::now);
             }
-            // SIGTTOU and SIGTTIN asked older processes to release their sockets for a new one; SO_REUSEPORT made them
-            // unnecessary. SIGUSR2 is for a master, SIGCHLD for a parent.
-            Some(_) | None => {}
+            Some(Signal::Ttou) => told::pause(handle, Listening::Open, Listening::Paused),
+            Some(Signal::Ttin) => told::pause(handle, Listening::Paused, Listening::Open),
+            Some(Signal::Hup) => told::states(handle),
+            Some(Signal::Quit) => told::memory(handle),
+            // SIGUSR2 is for a master, SIGCHLD for a parent; SIGALRM means nothing, and must not end the process.
+            Some(Signal::Usr2 | Signal::Chld | Signal::Alrm) | None => {}
         }
         // `grace` comes before the soft stop, and `hard-stop-after` counts from its start (configuration manual, 3.1).
         let grace = global.grace.unwrap_or_default();

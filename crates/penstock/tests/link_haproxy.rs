@@ -74,6 +74,19 @@ fn what_fails_at_start_is_said_in_haproxys_form() {
 }
 
 #[test]
+fn wrong_arguments_are_told_in_haproxys_form() {
+    let place = Place::new("link-usage");
+    let link = link(&place);
+    for arguments in [&["-Z"][..], &["-f"], &["-f", "x", "-sf", "abc"], &["-cc", "foo("]] {
+        let said = stderr(&Command::new(&link).args(arguments).output().unwrap());
+        let first = said.lines().next().unwrap_or_default();
+        assert!(first.starts_with("[ALERT]    (") && !first.contains("penstock"), "{arguments:?}: {said}");
+    }
+    let said = stderr(&Command::new(&link).arg("-Z").output().unwrap());
+    assert!(said.contains("Usage: haproxy -f <file|dir>"), "{said}");
+}
+
+#[test]
 fn processes_and_log_lines_bear_the_name() {
     let place = Place::new("link-process");
     let port = free_port();

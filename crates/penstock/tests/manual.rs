@@ -8,13 +8,16 @@ use std::{
 };
 
 /// Each file below `packaging`, and what prints it.
-const MADE: [(&str, [&str; 2]); 6] = [
-    ("man/penstock.8", ["man", "penstock"]),
-    ("man/penstock-ctl.1", ["man", "penstock-ctl"]),
-    ("man/penstock.cfg.5", ["man", "penstock.cfg"]),
-    ("completion/penstock.bash", ["completion", "bash"]),
-    ("completion/_penstock", ["completion", "zsh"]),
-    ("completion/penstock.fish", ["completion", "fish"]),
+const MADE: [(&str, &[&str]); 9] = [
+    ("man/penstock.8", &["man", "penstock"]),
+    ("man/penstock-ctl.1", &["man", "penstock-ctl"]),
+    ("man/penstock.cfg.5", &["man", "penstock.cfg"]),
+    ("completion/penstock.bash", &["completion", "bash"]),
+    ("completion/_penstock", &["completion", "zsh"]),
+    ("completion/penstock.fish", &["completion", "fish"]),
+    ("completion/haproxy.bash", &["completion", "bash", "haproxy"]),
+    ("completion/_haproxy", &["completion", "zsh", "haproxy"]),
+    ("completion/haproxy.fish", &["completion", "fish", "haproxy"]),
 ];
 
 fn packaging(file: &str) -> PathBuf {
@@ -30,7 +33,7 @@ fn made(arguments: &[&str]) -> String {
 #[test]
 fn manual_pages_and_completion_are_fresh() {
     for (file, arguments) in MADE {
-        let fresh = made(&arguments);
+        let fresh = made(arguments);
         if std::env::var_os("UPDATE").is_some() {
             std::fs::write(packaging(file), &fresh).unwrap();
         }

@@ -218,6 +218,27 @@ fn a_file_that_is_cut_or_grows_is_read_and_written_anew_and_another_file_is_refu
     assert_eq!(std::fs::read_to_string(&changes).unwrap(), "frontend f\n");
 }
 
+#[test]
+fn a_file_that_another_program_has_cut_is_written_again() {
+    let service = Service::new("cut-by-another");
+    let running = service.start();
+    let changes = service.place.0.join("changes");
+    assert_eq!(service.ask(&format!("set map {} / kept", service.map.display())), "\n");
+    for left in [30, 0, 70] {
+        std::fs::OpenOptions::new().write(true).open(&changes).unwrap().set_len(left).unwrap();
+        assert_eq!(service.ask(&format!("add map {} /{left} v", service.map.display())), "\n", "{left} bytes left");
+    }
+    assert!(
+        said(&service.place).contains("another program has cut the runtime-changes-file"),
+        "{}",
+        said(&service.place)
+    );
+    service.reload(&running);
+    for (path, value) in [("/", "kept"), ("/30", "v"), ("/0", "v"), ("/70", "v")] {
+        assert!(service.get(path).contains(&format!("x: {value}\r\n")), "{path}: {}", said(&service.place));
+    }
+}
+
 /// Starts a process that is to refuse its runtime-changes-file; returns what it says.
 fn refused(service: &Service) -> String {
     let mut program = common::penstock();

@@ -13,11 +13,12 @@ pub enum Signal {
     Usr2,
     Term,
     Chld,
+    Alrm,
     Ttin,
     Ttou,
 }
 
-const KNOWN: [(i32, Signal); 9] = [
+const KNOWN: [(i32, Signal); 10] = [
     (libc::SIGHUP, Signal::Hup),
     (libc::SIGINT, Signal::Int),
     (libc::SIGQUIT, Signal::Quit),
@@ -25,6 +26,7 @@ const KNOWN: [(i32, Signal); 9] = [
     (libc::SIGUSR2, Signal::Usr2),
     (libc::SIGTERM, Signal::Term),
     (libc::SIGCHLD, Signal::Chld),
+    (libc::SIGALRM, Signal::Alrm),
     (libc::SIGTTIN, Signal::Ttin),
     (libc::SIGTTOU, Signal::Ttou),
 ];

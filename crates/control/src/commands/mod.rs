@@ -51,6 +51,11 @@ const GROUPS: &[&dyn Group<Command>] = &[
     &session::ENTRIES,
 ];
 
+/// The words of the commands that every session has.
+pub fn session_words() -> impl Iterator<Item = &'static str> {
+    SESSION.iter().map(|entry| entry.about.words)
+}
+
 /// A parsed command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Command {

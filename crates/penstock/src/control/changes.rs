@@ -287,8 +287,15 @@ impl Changes {
                 Err(e) => return Err(format!("The file of runtime changes cannot be locked: {e}")),
             }
         }
+        if self.is_cut() && self.replace() {
+            warning(format!(
+                "another program has cut the runtime-changes-file '{}': it is written again, with all changes of this process",
+                self.path.display()
+            ));
+        }
         let is_theirs = self.first_line() != self.found;
         let refused = match self.found.as_deref() == Some(self.mark.as_bytes()) {
+            _ if self.is_cut() => format!("Nothing is changed: another program has cut '{}'.", self.path.display()),
             _ if is_theirs => {
                 "Another process has taken over, which would not know of this change: send it there.".to_owned()
             }
@@ -304,6 +311,15 @@ impl Changes {
         };
         self.unlock();
         Err(refused)
+    }
+
+    /// Whether our file has lost lines. A process that takes over writes its mark, and cuts nothing that it has read.
+    fn is_cut(&self) -> bool {
+        let is_ours = self.first_line().is_none_or(|line| Some(line) == self.found);
+        self.found.as_deref() == Some(self.mark.as_bytes())
+            && is_ours
+            && self.file.metadata().is_ok_and(|facts| facts.len() < self.length)
+            && !self.is_elsewhere()
     }
 
     /// Whether the next process would not read this file, but another one or none.

@@ -25,11 +25,14 @@ use std::{
         atomic::{AtomicBool, Ordering},
         mpsc,
     },
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 /// The most clients at a time, as in HAProxy; further ones wait.
 const CLIENTS_MAX: usize = 10;
+
+/// How long a client waits for a worker that is being started.
+const START_PATIENCE: Duration = Duration::from_secs(2);
 
 /// How long a worker may take to read what a client sends it.
 const WORKER_PATIENCE: Duration = Duration::from_secs(10);
@@ -205,8 +208,18 @@ impl Desk {
         answered.recv().ok()
     }
 
-    fn find(&self, target: Target) -> Option<(i32, Arc<UnixStream>)> {
-        self.ask(move |master| master.find(&target))?
+    /// The worker that a client names. One that is being started, with no other to serve, may answer on its own sockets before
+    /// the master knows that it serves: it is waited for.
+    fn find(&self, target: &Target) -> Option<(i32, Arc<UnixStream>)> {
+        let since = Instant::now();
+        loop {
+            let wanted = target.clone();
+            let (found, is_coming) = self.ask(move |master| (master.find(&wanted), master.awaits_first_worker()))?;
+            if found.is_some() || *target != Target::Current || !is_coming || since.elapsed() > START_PATIENCE {
+                return found;
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
     }
 }
 
@@ -257,7 +270,7 @@ fn serve(mut stream: &File, client: &Client, mut session: Session, desk: &Desk) 
             }
             Step::Ask(ask) => answer(ask, client, &mut session, desk)?,
             Step::Forward { target, text, rights, both_ways } => {
-                let found = desk.find(target.clone());
+                let found = desk.find(&target);
                 // A worker that is about to end accepts nothing any more.
                 match found.and_then(|(_, worker)| introduced(&worker, &text, rights).ok()) {
                     Some(worker) => {
@@ -283,7 +296,7 @@ fn answer(ask: Ask, client: &Client, session: &mut Session, desk: &Desk) -> io::
             session.answer(&processes.to_string());
         }
         Ask::StartupLogs => session.answer(&desk.ask(|master| master.startup_log()).ok_or_else(gone)?),
-        Ask::Find(target) => session.found(&target, desk.find(target.clone()).map(|(pid, _)| pid)),
+        Ask::Find(target) => session.found(&target, desk.find(&target).map(|(pid, _)| pid)),
         Ask::Reload { hard } => {
             client.is_spared.store(true, Ordering::Release);
             let (sender, reloaded) = mpsc::channel();

@@ -61,6 +61,8 @@ enum Concerns {
     Session,
     /// The conversation: it stays with the master in any case.
     Conversation,
+    /// The end of the conversation: it stays with the master, unless it has a prefix of its own, as in HAProxy.
+    End,
 }
 
 const fn entry(
@@ -108,8 +110,8 @@ const TABLE: &[Entry] = &[
     entry("user", "user", "lower the level of the current CLI session to user", Level::User, |_| Ok(Own::Lower(Level::User))).concerns(Concerns::Session),
     entry("help", "help [<command>]", "list matching or all commands", Level::User, |a| Ok(Own::Help(a.to_vec()))),
     entry("prompt", "prompt [n|i|p]", "toggle interactive mode with prompt", Level::User, |a| Ok(Own::Prompt(a.to_vec()))).concerns(Concerns::Conversation),
-    entry("quit", "quit", "disconnect", Level::User, |_| Ok(Own::Quit)).concerns(Concerns::Conversation),
-    entry("exit", "", "disconnect", Level::User, |_| Ok(Own::Quit)).concerns(Concerns::Conversation),
+    entry("quit", "quit", "disconnect", Level::User, |_| Ok(Own::Quit)).concerns(Concerns::End),
+    entry("exit", "", "disconnect", Level::User, |_| Ok(Own::Quit)).concerns(Concerns::End),
 ];
 
 /// Prefixes that select a process; they are handled when a line is parsed.
@@ -143,7 +145,7 @@ pub fn concerns_session(text: &[u8], turned: bool) -> bool {
     let text = String::from_utf8_lossy(text);
     match TABLE.iter().find(|entry| entry.is_named(text.split_whitespace())).map(|entry| entry.about) {
         Some(Concerns::Conversation) => true,
-        Some(Concerns::Session) => turned,
+        Some(Concerns::Session | Concerns::End) => turned,
         Some(Concerns::Process) | None => false,
     }
 }

@@ -220,7 +220,7 @@ impl Session {
             Some(rest) => {
                 let (word, rest) = split_word(rest);
                 let target = match word {
-                    b"" | b"master" => None,
+                    b"" | b"0" | b"master" => None,
                     word => Some(target(word)),
                 };
                 if rest.is_empty() {
@@ -234,6 +234,11 @@ impl Session {
         // What concerns the session itself stays here: a level that is lowered has to apply to the commands that follow too.
         if commands::concerns_session(text, is_turned) {
             return self.own(text);
+        }
+        // A worker's conversation ends with its command in any case.
+        if !is_turned && (text == b"quit" || text == b"exit") {
+            self.prompt();
+            return None;
         }
         let mut line = text.to_vec();
         line.push(b'\n');

@@ -58,10 +58,11 @@ impl Handle {
             }
             changes
         });
-        let name = &self.shared().config.proxies[frontend].name;
+        let proxy = &self.shared().config.proxies[frontend];
+        let (name, kind) = (&proxy.name, if proxy.kind.has_backend() { "proxy" } else { "frontend" });
         let text = match listening {
-            Listening::Open => format!("Resumed frontend {name}."),
-            Listening::Paused => format!("Paused frontend {name}."),
+            Listening::Open => format!("Resumed {kind} {name}."),
+            Listening::Paused => format!("Paused {kind} {name}."),
             Listening::Shut => {
                 let sum =
                     |part| self.shared().counters.sum_of(frontend, part, |cells| [&cells.connections, &cells.sessions]);
