@@ -21,7 +21,7 @@ import tempfile
 import threading
 import time
 
-from library.figures import machine, middle, write_page
+from library.figures import machine, middle, resident_kib, write_page
 from library.servers import PROGRAMS, TREE, Running, certificate, free_port
 
 CONFIG = """\
@@ -80,8 +80,9 @@ def children(pid: int) -> list[int]:
     return [int(child) for child in found]
 
 
-def measure(folder: pathlib.Path, name: str, rounds: int) -> tuple[list[float], int, int, bool]:
-    """Milliseconds to the first answer for each kill, failed requests, refused connections, and whether the service goes on."""
+def measure(folder: pathlib.Path, name: str, rounds: int) -> tuple[list[float], int, int, bool, str]:
+    """Milliseconds to the first answer for each kill, failed requests, refused connections, whether the service goes on, and the memory of master
+    and worker before the first kill and after the last."""
     port = free_port()
     config = folder / f"{name}.cfg"
     config.write_text(CONFIG.format(port=port, cert=folder / "rsa2048.pem"))
@@ -90,6 +91,9 @@ def measure(folder: pathlib.Path, name: str, rounds: int) -> tuple[list[float], 
         master.wait_listening(port)
         time.sleep(SERVES_S)
         crowd = Crowd(port)
+        time.sleep(SERVES_S)
+        memory = lambda: "/".join(str(resident_kib(pid)) for pid in (master.pid, *children(master.pid)))
+        before = after = memory()
         for _ in range(rounds):
             time.sleep(SERVES_S)
             workers = children(master.pid)
@@ -106,9 +110,12 @@ def measure(folder: pathlib.Path, name: str, rounds: int) -> tuple[list[float], 
                 goes_on = False
                 break
             waits.append((answered - killed) * 1000)
+        if goes_on:
+            time.sleep(SERVES_S)
+            after = memory()
         crowd.end()
     failed = [why for _, _, why in crowd.requests if why is not None]
-    return waits, len(failed), failed.count("refused"), goes_on
+    return waits, len(failed), failed.count("refused"), goes_on, f"{before}, {after}" if goes_on else ""
 
 
 def main() -> None:
@@ -121,15 +128,15 @@ def main() -> None:
         folder = pathlib.Path(name)
         certificate(folder)
         for program in ("haproxy", "penstock"):
-            waits, failed, refused, goes_on = measure(folder, program, options.rounds if program == "penstock" else 1)
+            waits, failed, refused, goes_on, memory = measure(folder, program, options.rounds if program == "penstock" else 1)
             after = middle(waits, 0) if goes_on else f"none within {PATIENCE_S} s: the service has ended"
             late = f"{statistics.quantiles(waits, n=20)[-1]:.0f}" if len(waits) > 1 else ""
-            rows.append(f"| {program} | {max(len(waits), 1)} | {after} | {late} | {failed - refused} | {refused} |")
+            rows.append(f"| {program} | {max(len(waits), 1)} | {after} | {late} | {failed - refused} | {refused} | {memory} |")
             rounds[program] = waits
             if options.check and program == "penstock" and (refused or not goes_on):
                 sys.exit(f"{refused} connections were refused, and the service {'goes on' if goes_on else 'has ended'}")
-    table = ["| program | kills | ms to the first answer | 95 of 100 within, ms | requests in flight that failed | connections refused |",
-             "|---|---|---|---|---|---|", *rows]
+    table = ["| program | kills | ms to the first answer | 95 of 100 within, ms | requests in flight that failed | connections refused | KiB of master/worker before, after |",
+             "|---|---|---|---|---|---|---|", *rows]
     print("\n".join(table))
     if options.check:
         return
