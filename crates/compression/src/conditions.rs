@@ -39,6 +39,7 @@ pub fn may_compress_request(settings: CompressionSettings<'_>, head: &RequestHea
         && has_known_end(framing)
         && is_large_enough(framing, settings.request_min_size())
         && fields.get(b"content-encoding").is_none()
+        && may_be_transformed(fields)
         && is_listed(fields, settings.request_types())
 }
 
@@ -56,7 +57,7 @@ fn is_large_enough(framing: Framing, least: u64) -> bool {
     !matches!(framing, Framing::Length(length) if length < least)
 }
 
-/// RFC 9111 section 5.2.2.6.
+/// RFC 9111 sections 5.2.1.6 and 5.2.2.6.
 fn may_be_transformed(fields: &Fields) -> bool {
     let mut directives = fields.get_all(b"cache-control").flat_map(list);
     !directives.any(|directive| directive.eq_ignore_ascii_case(b"no-transform"))

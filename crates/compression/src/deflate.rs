@@ -53,6 +53,12 @@ impl Stream {
         Stream { inner, wrapper, begun: 0, ended: false, trailed: 0, checksum, length: 0, level }
     }
 
+    /// Whether the whole message has been handed out, its trailer too.
+    pub fn is_complete(&self) -> bool {
+        self.ended && self.trailed == self.trailer().1
+    }
+
+    /// Starts another message.
     pub fn reset(&mut self, level: u32) {
         self.restart(level);
         (self.begun, self.ended, self.trailed, self.length) = (0, false, 0, 0);

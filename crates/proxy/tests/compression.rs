@@ -175,3 +175,59 @@ fn slow() -> Origin {
         recorder.head();
     })
 }
+
+/// A client that leaves in the middle of its response must not spoil the next one's: encoders are used again.
+#[test]
+fn who_leaves_in_the_middle_spoils_no_others_response() {
+    let mut state = 1u32;
+    let mut letter = || {
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        char::from(b'a' + (state >> 24) as u8 % 26)
+    };
+    let text: String = (0..150_000).map(|_| letter()).collect();
+    let body = text.clone();
+    let origin = Origin::start(move |recorder, _| {
+        while let Some(head) = recorder.head() {
+            // More than sockets' buffers take: who leaves has not let the proxy end it.
+            let times = if head.starts_with("GET /large") { 60 } else { 1 };
+            let length = times * body.len();
+            let head = format!("HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: {length}\r\n\r\n");
+            if recorder.stream.write_all(head.as_bytes()).is_err()
+                || (0..times).any(|_| recorder.stream.write_all(body.as_bytes()).is_err())
+            {
+                return;
+            }
+        }
+    });
+    for (level, algorithm) in [(1, "gzip"), (1, "deflate"), (2, "gzip"), (6, "gzip"), (9, "gzip")] {
+        let port = port();
+        let _proxy = Proxy::start(&format!(
+            "global\n nbthread 1\n tune.comp.maxlevel {level}\ndefaults\n mode http\n timeout client 5s\n timeout server 5s\n\
+             timeout connect 5s\nlisten web\n bind 127.0.0.1:{port}\n compression algo {algorithm}\n server s1 127.0.0.1:{}\n",
+            origin.port
+        ));
+        let ask = |target| {
+            let mut client = Client::connect(port);
+            client.send(format!("GET {target} HTTP/1.1\r\nHost: h\r\nAccept-Encoding: {algorithm}\r\n\r\n"));
+            client
+        };
+        for left_after in 0..10 {
+            let mut leaving = ask("/large");
+            leaving.0.read_exact(&mut vec![0; 1 + left_after * 400]).unwrap();
+            drop(leaving);
+            let mut client = ask("/");
+            let mut read = |n| {
+                let mut bytes = vec![0; n];
+                client.0.read_exact(&mut bytes).unwrap();
+                bytes
+            };
+            let mut head = Vec::new();
+            while !head.ends_with(b"\r\n\r\n") {
+                head.extend(read(1));
+            }
+            let head = String::from_utf8(head).unwrap();
+            assert_eq!(field(&head, "content-encoding").as_deref(), Some(algorithm));
+            assert!(decoded(&head, &chunks(read)) == text, "level {level}, {algorithm}, after {left_after}");
+        }
+    }
+}

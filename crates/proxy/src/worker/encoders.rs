@@ -35,16 +35,17 @@ impl Encoders {
         encoder
     }
     /// Takes an encoder back, whatever became of its message.
-    pub fn give(&self, mut encoder: Encoder) {
+    pub fn give(&self, encoder: Encoder) {
         let mut kept = self.kept.borrow_mut();
+        let bytes = Encoder::memory(encoder.algorithm());
         // With limited memory, none is kept that another worker may need.
-        if kept.len() < KEPT && !self.shared.compressing.limits_memory() {
-            encoder.reset();
-            kept.push(encoder);
-        } else {
-            let bytes = Encoder::memory(encoder.algorithm());
-            self.shared.compressing.give_memory(bytes);
-            self.shared.memory.returned(bytes);
+        let keeps = kept.len() < KEPT && !self.shared.compressing.limits_memory();
+        match keeps.then(|| encoder.recycle()).flatten() {
+            Some(encoder) => kept.push(encoder),
+            None => {
+                self.shared.compressing.give_memory(bytes);
+                self.shared.memory.returned(bytes);
+            }
         }
     }
 }
