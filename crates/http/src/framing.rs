@@ -68,6 +68,55 @@ fn stated_framing(head: &RequestHead) -> Result<Framing, Error> {
     }
 }
 
+/// Makes the fields of a message about to be sent state how its body is framed, whatever rules have made of them: a recipient
+/// that is told anything else takes the rest of the body for the next message. Returns the framing to use, which is chunks for
+/// a body whose length rules have taken away, as in HAProxy, if the recipient reads chunks.
+///
+/// Where there is no body, `Content-Length` stays in a response if it is a length, since it may be that of the response to a GET.
+pub fn state_framing(fields: &mut Fields, framing: Framing, reads_chunks: bool, is_request: bool) -> Framing {
+    let has_length = fields.has(Known::ContentLength);
+    let stated = lone_length(fields);
+    match framing {
+        Framing::Length(length) => {
+            fields.remove_known(Known::TransferEncoding);
+            let is_stated = fields.all_known(Known::ContentLength).any(|value| parse_length(value).is_ok());
+            if !is_stated && reads_chunks {
+                fields.remove_known(Known::ContentLength);
+                fields.append(b"transfer-encoding", b"chunked").expect("a name and a token");
+                return Framing::Chunked;
+            }
+            if stated != Some(length) {
+                fields.set(b"content-length", length.to_string().as_bytes()).expect("a name and a number");
+            }
+        }
+        Framing::Chunked => {
+            fields.remove_known(Known::ContentLength);
+            if reads_chunks && only_chunked(fields).is_err() {
+                fields.set(b"transfer-encoding", b"chunked").expect("a name and a token");
+            }
+        }
+        Framing::UntilClose => {
+            fields.remove_known(Known::ContentLength);
+        }
+        Framing::None if is_request => {
+            fields.remove_known(Known::TransferEncoding);
+            if has_length && stated != Some(0) {
+                fields.remove_known(Known::ContentLength);
+            }
+        }
+        Framing::None => {
+            if has_length && stated.is_none() {
+                fields.remove_known(Known::ContentLength);
+            }
+            if fields.has(Known::TransferEncoding) && (stated.is_some() || only_chunked(fields).is_err()) {
+                fields.remove_known(Known::TransferEncoding);
+            }
+        }
+        Framing::Tunnel => {}
+    }
+    framing
+}
+
 /// How the body of a response ends, to a request with this method; `upgrade` when that request asked for another
 /// protocol.
 ///
@@ -174,4 +223,52 @@ fn parse_length(value: &[u8]) -> Result<u64, Error> {
         let length = length.checked_mul(10).and_then(|length| length.checked_add(digit));
         length.filter(|&length| length <= i64::MAX as u64).ok_or(Error::ContentLength)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fields(lines: &[(&str, &str)]) -> Fields {
+        let mut fields = Fields::new();
+        for (name, value) in lines {
+            fields.append(name.as_bytes(), value.as_bytes()).unwrap();
+        }
+        fields
+    }
+
+    /// What rules may have left, put together in every way: the fields that are sent state the framing that is used.
+    #[test]
+    fn whatever_rules_leave_the_fields_state_how_the_body_is_framed() {
+        let lengths: [&[&str]; 7] = [&[], &["4"], &["5"], &["x"], &["4", "4"], &["4", "7"], &["+4"]];
+        let codings: [&[&str]; 6] =
+            [&[], &["chunked"], &["gzip"], &["chunked", "chunked"], &["identity"], &["gzip, chunked"]];
+        for (length, coding) in lengths.iter().flat_map(|length| codings.iter().map(move |coding| (length, coding))) {
+            let mut lines: Vec<_> = length.iter().map(|value| ("content-length", *value)).collect();
+            lines.extend(coding.iter().map(|value| ("transfer-encoding", *value)));
+            for framing in [Framing::None, Framing::Length(4), Framing::Chunked] {
+                for reads_chunks in [true, false] {
+                    let mut request = RequestHead::from_parts(b"POST", b"/", Version::Http11).unwrap();
+                    request.fields = fields(&lines);
+                    let used = state_framing(&mut request.fields, framing, reads_chunks, true);
+                    if reads_chunks {
+                        assert_eq!(request_framing(&request), Ok(used), "{lines:?} {framing:?}");
+                    } else if framing == Framing::Length(4) {
+                        assert_eq!(request.fields.known(Known::ContentLength), Some(&b"4"[..]), "{lines:?}");
+                    }
+                    let mut response = ResponseHead::from_status(200);
+                    response.fields = fields(&lines);
+                    let used = state_framing(&mut response.fields, framing, true, false);
+                    let read =
+                        response_framing(&mut response, if framing == Framing::None { b"HEAD" } else { b"GET" }, false);
+                    assert_eq!(read, Ok(used), "{lines:?} {framing:?}");
+                }
+            }
+            let mut response = ResponseHead::from_status(200);
+            response.fields = fields(&lines);
+            response.fields.remove_known(Known::TransferEncoding);
+            let used = state_framing(&mut response.fields, Framing::UntilClose, true, false);
+            assert_eq!(response_framing(&mut response, b"GET", false), Ok(used), "{lines:?}");
+        }
+    }
 }

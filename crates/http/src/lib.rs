@@ -33,7 +33,7 @@ pub use connection::{
 };
 pub use error::Error;
 pub use fields::{Field, Fields, Known};
-pub use framing::{Framing, request_framing, response_framing};
+pub use framing::{Framing, request_framing, response_framing, state_framing};
 pub use head::{Parse, Progress, Version};
 pub use letter_case::LetterCase;
 pub use limits::Limits;

@@ -161,6 +161,25 @@ impl RequestHead {
         }
     }
 
+    /// Reads a head for rules that look at bytes which nobody has taken for HTTP yet: as [`RequestHead::parse`], but the preface of HTTP/2
+    /// is the request that it is formed like, `PRI * HTTP/2.0` (RFC 9113 section 3.4).
+    ///
+    /// # Errors
+    /// As [`RequestHead::parse`].
+    pub fn peek(&mut self, input: &[u8], limits: &Limits) -> Result<Parse, Error> {
+        const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\n";
+        match self.parse(input, limits) {
+            Err(Error::Http2Preface) if input.starts_with(PREFACE) => {
+                self.start(b"OPTIONS", b"*", Version::Http2)?;
+                self.method.clear();
+                self.method.extend_from_slice(b"PRI");
+                Ok(Parse::Complete { consumed: PREFACE.len() })
+            }
+            Err(Error::Http2Preface) if PREFACE.starts_with(input) => Ok(Parse::Partial),
+            other => other,
+        }
+    }
+
     fn parse_start_line(&mut self, line: &[u8], limits: &Limits) -> Result<(), Error> {
         if line.starts_with(b"PRI * HTTP/2.0") {
             return Err(Error::Http2Preface);

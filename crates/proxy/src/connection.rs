@@ -94,7 +94,9 @@ impl Conn {
         let now = self.worker.clock.now();
         x.times.complete = Some(now);
         x.log.TR = x.times.first_byte.map_or(-1, |first| ms_between(first, now));
-        x.log.request_counter = self.worker.next_request();
+        if x.switched.is_none() {
+            x.log.request_counter = self.worker.next_request();
+        }
         self.session.requests += 1;
         self.worker.counters().frontend(self.frontend).request(self.worker.now_ms());
         let tune = &self.worker.shared.config.global.tune;

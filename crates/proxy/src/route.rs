@@ -21,7 +21,7 @@ use crate::{
     },
     worker::state::Worker,
 };
-use penstock_config::model::{Mode, Proxy, ProxyId, RestrictedNames};
+use penstock_config::model::{Proxy, ProxyId, RestrictedNames};
 use penstock_http::Framing;
 use penstock_rules::{Answer, By, Destination, During, LogLevel, ProxyRules, Termination};
 use std::rc::Rc;
@@ -48,7 +48,6 @@ pub(crate) async fn request(live: &mut Live<'_>) -> Route {
     if !rules.request_captures.is_empty() || !rules.response_captures.is_empty() {
         rules.capture_request(&live.x.request.fields, &mut live.x.txn);
     }
-    live.conn.session.tracking.http_request(worker.now_ms());
     if frontend.options.http_buffer_request && buffer_request(live, frontend).await == Judged::Over {
         return Route::Answered;
     }
@@ -104,8 +103,8 @@ async fn section(live: &mut Live<'_>, proxy: ProxyId) -> Judged {
     let worker = live.worker;
     let rules = worker.shared.program.of(proxy);
     let inspect = worker.shared.config.proxies[proxy].tcp_request_inspect_delay;
-    // Those of a TCP frontend have switched this connection to HTTP already.
-    let switched = proxy == live.conn.frontend && live.conn.proxy().mode == Mode::Tcp;
+    // Those of a TCP frontend have judged the request that made its connection one of HTTP.
+    let switched = proxy == live.conn.frontend && live.x.switched.is_some();
     if !(switched || rules.tcp_content.is_empty())
         && evaluate::request(live, &rules.tcp_content, inspect).await == Judged::Over
     {
@@ -113,6 +112,11 @@ async fn section(live: &mut Live<'_>, proxy: ProxyId) -> Judged {
         context::context(worker, live.conn, live.x, Stage::Request).make_unique_id();
         live.x.txn.received.clear();
         return Judged::Over;
+    }
+    if proxy == live.conn.frontend {
+        // HTTP begins here: what has been tracked so far counts a request, and what later rules track does so by itself.
+        live.conn.session.tracking.http_request(worker.now_ms());
+        live.x.txn.tracking.http_request(worker.now_ms());
     }
     if !rules.http_request.is_empty() && evaluate::request(live, &rules.http_request, None).await == Judged::Over {
         // As in HAProxy, a refused request has its cookie in the log, and one that a rule answers has none.

@@ -12,10 +12,11 @@ use crate::{
         assign::{self, Unserved},
         finish,
         forward::Flow,
-        state::Exchange,
+        state::{Exchange, Switched, Times},
         timeouts::{Patience, Side},
     },
     http1::connection,
+    http2,
     observe::counters::InUse,
     route::{
         content::{self, Connected},
@@ -32,6 +33,7 @@ use crate::{
 };
 use penstock_backends::retry::{Attempts, Reason};
 use penstock_config::model::{Proxy, ProxyId};
+use penstock_http::Version;
 use penstock_rules::{Buffered, By, During, Termination, Verdict};
 use std::{
     future::poll_fn,
@@ -67,10 +69,9 @@ async fn serve(mut conn: Conn, mut client: Raw, backend: Option<ProxyId>) {
     };
     match served {
         Some(Served::Over) => {}
-        Some(Served::Http) => {
-            worker.give_exchange(x);
+        Some(Served::Http(version)) => {
             drop(present);
-            return Box::pin(connection::resume(Box::new(conn), client.stream, client.input)).await;
+            return go_on_as_http(conn, client, x, version).await;
         }
         None => {
             x.log.termination = Termination(By::Operator, During::Nothing);
@@ -90,8 +91,25 @@ async fn serve(mut conn: Conn, mut client: Raw, backend: Option<ProxyId>) {
 /// The result of serving a connection in TCP mode.
 enum Served {
     Over,
-    /// It continues as an HTTP connection.
-    Http,
+    /// It continues as an HTTP connection, maybe of a version that a rule has fixed.
+    Http(Option<Version>),
+}
+
+/// Serves what is an HTTP connection from here on. Its first request over HTTP/1 continues the exchange, with the variables, captures and
+/// counters that rules have set; streams of HTTP/2 begin anew, and the rules judge each, as in HAProxy.
+async fn go_on_as_http(conn: Conn, mut client: Raw, mut x: Box<Exchange>, version: Option<Version>) {
+    let conn = Box::new(conn);
+    if version == Some(Version::Http2) {
+        conn.worker.give_exchange(x);
+        let begun = client.pending().to_vec();
+        if let Some(input) = client.input.take() {
+            client.buffers().give(input);
+        }
+        return Box::pin(http2::connection::run(conn, client.stream, begun)).await;
+    }
+    x.switched = Some(Switched { only_http1: version.is_some() });
+    (x.times, x.listed, x.txn.status) = (Times::default(), None, None);
+    Box::pin(connection::resume(conn, client.stream, client.input, Some(x))).await
 }
 
 async fn served(conn: &mut Conn, client: &mut Raw, x: &mut Exchange, backend: Option<ProxyId>) -> Served {
@@ -101,7 +119,7 @@ async fn served(conn: &mut Conn, client: &mut Raw, x: &mut Exchange, backend: Op
     };
     match connected {
         Connected::Backend(backend) => to_backend(conn, client, x, backend).await,
-        Connected::Http => return Served::Http,
+        Connected::Http(version) => return Served::Http(version),
         Connected::Over => {}
     }
     Served::Over
@@ -286,7 +304,7 @@ impl Inspection {
             }
             let verdict = self.run(conn, x, server);
             self.over = match verdict {
-                Verdict::Continue | Verdict::Accept | Verdict::SwitchToHttp => Some(Inspected::Passed),
+                Verdict::Continue | Verdict::Accept | Verdict::SwitchToHttp(_) => Some(Inspected::Passed),
                 Verdict::Close => Some(Inspected::Cut),
                 Verdict::WaitMore { next } | Verdict::WaitBody { next, .. } if self.complete => {
                     self.from = next + 1;

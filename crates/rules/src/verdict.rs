@@ -1,6 +1,7 @@
 //! The result of running a list of rules.
 
 use penstock_config::{Span, model::CacheId};
+use penstock_http::Version;
 use std::{sync::Arc, time::Duration};
 
 /// How a list of rules ended.
@@ -21,7 +22,7 @@ pub enum Verdict {
     /// `use-service NAME`, `stats` and other responses that the layers above produce.
     Service(Arc<str>),
     /// `switch-mode http`: the stream continues as HTTP.
-    SwitchToHttp,
+    SwitchToHttp(Option<Version>),
     /// `expect-proxy layer4`: a PROXY header comes first; run the list again from `next` once it has been read.
     ExpectProxy {
         /// Where to continue.

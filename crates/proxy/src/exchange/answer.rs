@@ -62,11 +62,11 @@ pub(super) async fn answer(live: &mut Live<'_>, response: Answer<'_>) -> Result<
     };
     let times = &live.x.times;
     live.x.log.Tr = times.connected.zip(times.answered).map_or(-1, |(from, to)| ms_between(from, to));
-    headers::to_client(live.x, proxy);
+    let by_rule = headers::to_client(live.x);
     cookie::to_client(live.x, proxy, worker.clock.unix_s());
     let framing = headers::framing_to_client(live.x, framing);
     let (framing, encoding) = compress::begin(live.conn, live.x, framing);
-    let last = headers::closes(live.conn) || !request.done;
+    let last = by_rule || headers::closes(live.conn) || !request.done;
     live.client.respond(&mut live.x.response, framing, last && framing != Framing::Tunnel);
     live.x.responded = true;
     live.x.txn.status = Some(live.x.response.status());

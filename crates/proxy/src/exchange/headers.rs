@@ -20,11 +20,16 @@ pub(crate) fn to_server(conn: &Conn, x: &mut Exchange, backend: &Proxy, server: 
     let close = frontend.options.connection != ConnectionMode::KeepAlive
         || backend.options.connection != ConnectionMode::KeepAlive
         || conn.worker.draining.get();
-    let upgrade = Connection::of(&x.request.fields).upgrade;
+    // What the client said has been taken out: a `close` is a rule's.
+    let Connection { upgrade, close: by_rule, .. } = Connection::of(&x.request.fields);
+    let close = close || by_rule;
     let fields = &mut x.request.fields;
     remove_hop_by_hop(fields, upgrade);
-    let persistence =
-        if close && !backend.options.http_pretend_keepalive { Persistence::Close } else { Persistence::KeepAlive };
+    let persistence = if by_rule || close && !backend.options.http_pretend_keepalive {
+        Persistence::Close
+    } else {
+        Persistence::KeepAlive
+    };
     set_connection(fields, version, version, persistence, upgrade);
     if let Some(name) = &backend.http_send_name_header {
         set(x, name, server.name.as_bytes());
@@ -116,8 +121,10 @@ pub(crate) fn framing_to_client(x: &mut Exchange, framing: Framing) -> Framing {
     framing
 }
 
-/// Prepares the response's head for the client.
-pub(crate) fn to_client(x: &mut Exchange, _backend: &Proxy) {
+/// Prepares the response's head for the client; returns whether a rule wants the connection to close after it.
+pub(crate) fn to_client(x: &mut Exchange) -> bool {
+    // What the server said has been taken out.
+    let close = Connection::of(&x.response.fields).close;
     let status = x.response.status();
     let upgrade = status == 101;
     // A 426 names the protocol that the client must change to (RFC 9110 section 15.5.22).
@@ -126,6 +133,7 @@ pub(crate) fn to_client(x: &mut Exchange, _backend: &Proxy) {
         let version = x.response.version();
         set_connection(&mut x.response.fields, version, version, Persistence::KeepAlive, true);
     }
+    close
 }
 
 /// Whether the client's connection must close after this exchange: because its frontend has `option httpclose` (in a

@@ -53,6 +53,8 @@ pub(crate) struct Exchange {
     pub responded: bool,
     /// Whether it is a TLS connection that is passed on without being decrypted.
     pub bypassed: bool,
+    /// Set for the first request of a connection that was of `mode tcp` until then.
+    pub switched: Option<Switched>,
     /// Whether the request was invalid; its log line has the format of failed connections.
     pub refused: bool,
     /// Whether another attempt at a server is left.
@@ -60,6 +62,13 @@ pub(crate) struct Exchange {
     pub presence: Option<Presence>,
     /// Where its worker has it in the roster.
     pub listed: Option<usize>,
+}
+
+/// How an exchange of `mode tcp` went on as HTTP: the rules that switched it have judged it.
+#[derive(Clone, Copy)]
+pub(crate) struct Switched {
+    /// `switch-mode http proto h1`: the preface of HTTP/2 is no request.
+    pub only_http1: bool,
 }
 
 /// The times of the events of an exchange; `None` if the event has not occurred.
@@ -153,7 +162,7 @@ impl Kept {
         x.cookie = CookiePersistence::default();
         (x.body_complete, x.responded, x.announced, x.continued) = (false, false, None, 0);
         x.response_announced = None;
-        (x.refused, x.bypassed) = (false, false);
+        (x.refused, x.bypassed, x.switched) = (false, false, None);
         let mut kept = self.0.borrow_mut();
         if kept.len() < KEPT {
             kept.push(x);

@@ -11,7 +11,7 @@ use crate::{
 };
 use penstock_http::{
     Connection, Fields, Framing, Known, Limits, Parse, Persistence, Progress, RequestHead, ResponseHead, Version,
-    expects_continue, request_framing, set_connection,
+    expects_continue, request_framing, set_connection, state_framing,
 };
 use std::{
     io,
@@ -273,6 +273,8 @@ impl Client for Http1Client {
         // Neither an HTTP/1.0 client nor the reader of such a response understands chunks, so the end of the connection
         // ends the body.
         let old = self.request_version == Version::Http10;
+        let reads_chunks = !old && head.version() != Version::Http10;
+        let framing = state_framing(&mut head.fields, framing, reads_chunks, false);
         let chunked = match framing {
             Framing::Chunked => !old,
             Framing::UntilClose => !old && head.version() != Version::Http10,

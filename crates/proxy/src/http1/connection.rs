@@ -3,7 +3,7 @@
 use super::client_side::{Http1Client, Received};
 use crate::{
     connection::{Conn, PAUSE, close, stream::Stream},
-    exchange::{self, ends::Client, finish, invalid, live::Live, respond},
+    exchange::{self, ends::Client, finish, invalid, live::Live, respond, state::Exchange},
     http2,
     observe::tally::{Protocol, Running},
     worker::{buffer::Buffer, pulse::Stage, turn},
@@ -15,11 +15,16 @@ use tokio::time::Instant;
 
 /// Serves requests until the connection ends.
 pub(crate) async fn run(conn: Box<Conn>, stream: Stream) {
-    resume(conn, stream, None).await;
+    resume(conn, stream, None, None).await;
 }
 
-/// Serves requests, starting with bytes that have been read already.
-pub(crate) async fn resume(mut conn: Box<Conn>, stream: Stream, input: Option<Buffer>) {
+/// Serves requests, starting with bytes that have been read already, and with the exchange that rules of `mode tcp` have begun.
+pub(crate) async fn resume(
+    mut conn: Box<Conn>,
+    stream: Stream,
+    input: Option<Buffer>,
+    mut begun: Option<Box<Exchange>>,
+) {
     conn.facts.http_major = 1;
     let mut client = Http1Client::new(stream, &conn, input);
     let mut ready = conn.worker.clock.tick();
@@ -31,7 +36,7 @@ pub(crate) async fn resume(mut conn: Box<Conn>, stream: Stream, input: Option<Bu
             Waited::Silence | Waited::Draining => break,
         }
         // The state that requests need is on the heap, and only while there are some.
-        match Box::pin(requests(&mut conn, &mut client, ready)).await {
+        match Box::pin(requests(&mut conn, &mut client, ready, &mut begun)).await {
             Next::Idle { since } => ready = since,
             Next::End => break,
             Next::Http2 => {
@@ -44,10 +49,15 @@ pub(crate) async fn resume(mut conn: Box<Conn>, stream: Stream, input: Option<Bu
 }
 
 /// Serves a request and those that follow without a pause.
-async fn requests(conn: &mut Conn, client: &mut Http1Client, mut ready: Instant) -> Next {
+async fn requests(
+    conn: &mut Conn,
+    client: &mut Http1Client,
+    mut ready: Instant,
+    begun: &mut Option<Box<Exchange>>,
+) -> Next {
     loop {
         turn::proceed().await;
-        match request(conn, client, ready).await {
+        match request(conn, client, ready, begun.take()).await {
             Next::Idle { since } => ready = since,
             other => return other,
         }
@@ -105,9 +115,9 @@ enum Next {
 }
 
 /// Serves one request and its response.
-async fn request(conn: &mut Conn, client: &mut Http1Client, ready: Instant) -> Next {
+async fn request(conn: &mut Conn, client: &mut Http1Client, ready: Instant, begun: Option<Box<Exchange>>) -> Next {
     conn.worker.pulse().enter(Stage::Parse);
-    let mut x = conn.worker.take_exchange();
+    let mut x = begun.unwrap_or_else(|| conn.worker.take_exchange());
     let first_byte = conn.worker.clock.now();
     let timeouts = &conn.proxy().timeouts;
     // The time of the first request runs from when the connection was ready for it.
@@ -132,8 +142,9 @@ async fn request(conn: &mut Conn, client: &mut Http1Client, ready: Instant) -> N
     let worker = conn.worker.clone();
     let frontend = worker.counters().frontend(conn.frontend);
     // As in HAProxy, whatever has begun as a request of HTTP/1 counts as a stream.
+    let begins_http2 = may_be_http2(conn, client, &x, &received);
     let begun = match received {
-        Some(Received::Request | Received::Invalid(_)) => !may_be_http2(conn, client, &received),
+        Some(Received::Request | Received::Invalid(_)) => !begins_http2,
         Some(Received::Closed { partial } | Received::Failed { partial }) => partial,
         None => client.has_input(),
     };
@@ -159,7 +170,7 @@ async fn request(conn: &mut Conn, client: &mut Http1Client, ready: Instant) -> N
             finish::log_unless_null(&mut Live::new(&worker, conn, client, &mut x), partial);
             false
         }
-        Some(Received::Invalid(Error::Http2Preface)) if may_be_http2(conn, client, &received) => {
+        Some(Received::Invalid(Error::Http2Preface)) if begins_http2 => {
             conn.worker.give_exchange(x);
             return Next::Http2;
         }
@@ -199,8 +210,9 @@ async fn request(conn: &mut Conn, client: &mut Http1Client, ready: Instant) -> N
 }
 
 /// Whether what was received is the beginning of HTTP/2, to which the client may switch.
-fn may_be_http2(conn: &Conn, client: &Http1Client, received: &Option<Received>) -> bool {
+fn may_be_http2(conn: &Conn, client: &Http1Client, x: &Exchange, received: &Option<Received>) -> bool {
     matches!(received, Some(Received::Invalid(Error::Http2Preface)))
+        && !x.switched.is_some_and(|switched| switched.only_http1)
         && conn.requests == 0
         && conn.bind().proto.is_none()
         && http2::connection::may_begin_so(client.partial())

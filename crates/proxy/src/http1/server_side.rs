@@ -11,7 +11,7 @@ use crate::{
 use penstock_config::model::Proxy;
 use penstock_http::{
     Connection, Error, Fields, Framing, Known, Limits, Parse, Persistence, Progress, RequestHead, ResponseHead,
-    Version, response_framing,
+    Version, response_framing, state_framing,
 };
 use std::{
     io,
@@ -135,11 +135,9 @@ impl Upstream for Http1Server {
             b"CONNECT" => Method::Connect,
             _ => Method::Other,
         };
+        let reads_chunks = head.version() != Version::Http10;
+        let framing = state_framing(&mut head.fields, framing, reads_chunks, true);
         let chunked = framing == Framing::Chunked;
-        if chunked && !head.fields.has(Known::TransferEncoding) {
-            // The body of an HTTP/2 request whose length is unknown.
-            head.fields.set(b"transfer-encoding", b"chunked").expect("a name and a value of ours are well formed");
-        }
         if !matches!(framing, Framing::None | Framing::Length(0)) {
             // The other protocol would start after a body that the server may not have read (RFC 9110 section 7.8);
             // like HAProxy, we drop the upgrade from such a request.

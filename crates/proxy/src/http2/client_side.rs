@@ -13,7 +13,7 @@ use crate::{
 use bytes::Bytes;
 use h2::{Reason, RecvStream, SendStream, server::SendResponse};
 use http::Response;
-use penstock_http::{Fields, Framing, Known, Limits, RequestHead, ResponseHead, expects_continue};
+use penstock_http::{Fields, Framing, Known, Limits, RequestHead, ResponseHead, expects_continue, state_framing};
 use std::{
     io,
     rc::Rc,
@@ -239,8 +239,9 @@ impl Client for Http2Client {
             let _ = self.respond.send_informational(response);
         }
     }
-    fn respond(&mut self, head: &mut ResponseHead, _: Framing, _: bool) {
+    fn respond(&mut self, head: &mut ResponseHead, framing: Framing, _: bool) {
         self.expects_continue = false;
+        state_framing(&mut head.fields, framing, false, false);
         self.counts.sent += head.fields.wire_len() as u64;
         match write_response(head) {
             Ok(response) => self.outbound = Outbound::Head(response, head.fields.wire_len()),

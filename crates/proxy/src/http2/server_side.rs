@@ -18,7 +18,7 @@ use h2::{
 };
 use http::Request;
 use penstock_backends::reuse::Session;
-use penstock_http::{Error, Fields, Framing, Known, Limits, RequestHead, ResponseHead};
+use penstock_http::{Error, Fields, Framing, Known, Limits, RequestHead, ResponseHead, state_framing};
 use std::{
     future::Future,
     io,
@@ -208,7 +208,8 @@ impl Sink for Http2Server {
 }
 
 impl Upstream for Http2Server {
-    fn request(&mut self, head: &mut RequestHead, _: Framing) {
+    fn request(&mut self, head: &mut RequestHead, framing: Framing) {
+        state_framing(&mut head.fields, framing, false, true);
         self.head_request = head.method() == b"HEAD";
         if websocket::is_asked_for(head) {
             let key = head.fields.known(Known::SecWebsocketKey).unwrap_or_default().to_vec();

@@ -10,15 +10,15 @@ use crate::{
     worker::turn,
 };
 use penstock_config::model::{Mode, ProxyId};
-use penstock_http::{Limits, Parse};
+use penstock_http::{Limits, Parse, Version};
 use penstock_rules::{By, During, Termination, Verdict};
 use std::future::poll_fn;
 
 /// How a connection of `mode tcp` continues.
 pub(crate) enum Connected {
     Backend(ProxyId),
-    /// As HTTP: `tcp-request content switch-mode`, or a backend in mode http.
-    Http,
+    /// As HTTP: `tcp-request content switch-mode`, maybe with a version, or a backend in mode http.
+    Http(Option<Version>),
     Over,
 }
 
@@ -27,7 +27,7 @@ pub(crate) async fn connection(conn: &mut Conn, client: &mut Raw, x: &mut Exchan
     let worker = conn.worker.clone();
     match content(conn, client, x, conn.frontend).await {
         Content::Passed => {}
-        Content::Http => return Connected::Http,
+        Content::Http(version) => return Connected::Http(version),
         Content::Refused => return Connected::Over,
     }
     let stage = peek_request(x, client.pending());
@@ -40,7 +40,7 @@ pub(crate) async fn connection(conn: &mut Conn, client: &mut Raw, x: &mut Exchan
         return Connected::Over;
     };
     if worker.shared.config.proxies[backend].mode == Mode::Http {
-        return Connected::Http;
+        return Connected::Http(None);
     }
     enter(conn, client, x, backend).await
 }
@@ -59,7 +59,7 @@ pub(crate) async fn enter(conn: &mut Conn, client: &mut Raw, x: &mut Exchange, b
 /// too. It is forwarded unchanged, so the parser here has to accept whatever a server might.
 fn peek_request(x: &mut Exchange, bytes: &[u8]) -> Stage {
     x.request.clear();
-    match x.request.parse(bytes, &Limits { lenient: true, ..Limits::default() }) {
+    match x.request.peek(bytes, &Limits { lenient: true, ..Limits::default() }) {
         Ok(Parse::Complete { .. }) => Stage::Request,
         _ => {
             x.request.clear();
@@ -71,7 +71,7 @@ fn peek_request(x: &mut Exchange, bytes: &[u8]) -> Stage {
 /// The decision of content rules on a connection.
 enum Content {
     Passed,
-    Http,
+    Http(Option<Version>),
     Refused,
 }
 
@@ -100,7 +100,10 @@ async fn content(conn: &mut Conn, client: &mut Raw, x: &mut Exchange, proxy: Pro
                 x.request.clear();
                 return Content::Passed;
             }
-            Verdict::SwitchToHttp => return Content::Http,
+            Verdict::SwitchToHttp(version) => {
+                x.request.clear();
+                return Content::Http(version);
+            }
             Verdict::WaitMore { next } | Verdict::WaitBody { next, .. } if complete => {
                 from = next + 1;
                 continue;

@@ -130,7 +130,7 @@ pub(crate) async fn request(live: &mut Live<'_>, rules: &Rules, inspect: Option<
                     return Judged::Over;
                 }
             }
-            Verdict::SwitchToHttp => return Judged::GoOn,
+            Verdict::SwitchToHttp(_) => return Judged::GoOn,
             Verdict::Failed => {
                 count_failed_rewrite(live.conn, live.x);
                 live.x.log.termination = Termination(By::Refusal, During::Request);
@@ -331,7 +331,7 @@ pub(crate) async fn response(live: &mut Live<'_>, rules: &Rules, seen: bool, ahe
                     return Judged::Over;
                 }
             }
-            Verdict::Service(_) | Verdict::SwitchToHttp => return Judged::GoOn,
+            Verdict::Service(_) | Verdict::SwitchToHttp(_) => return Judged::GoOn,
         }
     }
 }
@@ -388,7 +388,7 @@ pub(crate) fn connection(conn: &mut Conn, socket: &Socket, kind: Kind) -> Judged
     let mut from = 0;
     let judged = loop {
         match list.run(&mut context(&worker, conn, &mut x, Stage::Raw), from) {
-            Verdict::Continue | Verdict::Accept | Verdict::SwitchToHttp => break Judged::GoOn,
+            Verdict::Continue | Verdict::Accept | Verdict::SwitchToHttp(_) => break Judged::GoOn,
             Verdict::ExpectProxy { next } => {
                 conn.expects_proxy_header = true;
                 from = next;

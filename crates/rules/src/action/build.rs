@@ -23,6 +23,7 @@ use crate::{
     words::{Words, parse_time_ms},
 };
 use penstock_config::{Diagnostics, Line, Span, Word, model::CacheId};
+use penstock_http::Version;
 use std::{ops::RangeInclusive, time::Duration};
 
 /// The line being parsed, and everything its words may refer to.
@@ -382,14 +383,19 @@ impl<'l> Build<'_, 'l, '_> {
 
     pub(crate) fn switch_mode(&mut self) -> Option<Action> {
         self.expect("http")?;
+        let mut version = None;
         if self.words.take("proto") {
             let word = self.next("a protocol")?;
-            if !matches!(word.text.as_str(), "h1" | "h2") {
-                self.error(word.span, format!("`h1` or `h2` is expected, not `{}`", word.text), None);
-                return None;
-            }
+            version = match word.text.as_str() {
+                "h1" => Some(Version::Http11),
+                "h2" => Some(Version::Http2),
+                other => {
+                    self.error(word.span, format!("`h1` or `h2` is expected, not `{other}`"), None);
+                    return None;
+                }
+            };
         }
-        Some(Action::SwitchToHttp)
+        Some(Action::SwitchToHttp(version))
     }
 
     pub(crate) fn bypass(&mut self) -> Option<Action> {

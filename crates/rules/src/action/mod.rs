@@ -35,7 +35,7 @@ use penstock_config::{
     Span,
     model::{CacheId, ProxyId},
 };
-use penstock_http::Fields;
+use penstock_http::{Fields, Version};
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 /// What a rule does.
@@ -55,7 +55,8 @@ pub(crate) enum Action {
         realm: Box<[u8]>,
     },
     UseService(Arc<str>),
-    SwitchToHttp,
+    /// `switch-mode http`, with the version that `proto` fixes.
+    SwitchToHttp(Option<Version>),
     CacheUse(CacheId),
     CacheStore(CacheId),
     /// `bypass`, with the backend.
@@ -251,7 +252,7 @@ impl Action {
             }
             Action::Auth { realm } => respond(Why::Auth, challenge(realm, span)),
             Action::UseService(name) => Outcome::Done(Verdict::Service(Arc::clone(name))),
-            Action::SwitchToHttp => Outcome::Done(Verdict::SwitchToHttp),
+            Action::SwitchToHttp(version) => Outcome::Done(Verdict::SwitchToHttp(*version)),
             Action::CacheUse(cache) => Outcome::Done(Verdict::CacheUse { cache: *cache, next }),
             Action::CacheStore(cache) => Outcome::Done(Verdict::CacheStore { cache: *cache, next }),
             Action::Bypass(backend) => {
@@ -350,7 +351,7 @@ fn track(kind: Kind, ctx: &mut Context<'_>, counter: usize, expr: &Expr, table: 
     let Some(entry) = entry else { return Outcome::Next };
     let tracked = Tracked::new(Arc::clone(table), entry, now);
     // What was counted on the other entries before this rule ran is now counted on this one.
-    if ctx.request.is_some() || kind.is_http() {
+    if kind.is_http() {
         tracked.count(Data::HttpReqCnt, 1, now);
         tracked.count(Data::HttpReqRate, 1, now);
     }

@@ -250,7 +250,7 @@ fn proto_http<'c>(ctx: &Context<'_>) -> Fetched<'c> {
         return Ok(Value::Bool(true));
     }
     let mut head = RequestHead::new();
-    match head.parse(ctx.input.bytes, &penstock_http::Limits { lenient: true, ..penstock_http::Limits::default() }) {
+    match head.peek(ctx.input.bytes, &penstock_http::Limits { lenient: true, ..penstock_http::Limits::default() }) {
         Ok(penstock_http::Parse::Complete { .. }) => Ok(Value::Bool(true)),
         Ok(penstock_http::Parse::Partial) => Err(ctx.input.later()),
         Err(_) => Err(Missing::Absent),
