@@ -9,13 +9,17 @@ pub struct LetterCase {
 }
 
 impl LetterCase {
-    /// Adds a name and its form; returns whether it was not there before.
+    /// Adds a name and its form; returns whether it was not there before. The first form given stays.
     ///
     /// # Panics
     /// If they differ in more than their case: other lines would change as well.
     pub fn add(&mut self, from: &str, to: &str) -> bool {
         assert!(from.eq_ignore_ascii_case(to), "only the case may differ");
-        self.names.insert(from.as_bytes().into(), to.as_bytes().into()).is_none()
+        let is_new = !self.names.contains_key(from.as_bytes());
+        if is_new {
+            self.names.insert(from.as_bytes().into(), to.as_bytes().into());
+        }
+        is_new
     }
 
     /// Changes the names in the lines of a head or of a trailer section; the first line is not a field and stays as it is.
@@ -41,7 +45,7 @@ mod tests {
         assert!(!case.add("host", "Host"));
         let mut head = *b"GET host:80 HTTP/1.1\r\nhost: host\r\nhostname: a\r\nx-a: x-a: host: b\r\n\r\n";
         case.apply(&mut head);
-        let expected = b"GET host:80 HTTP/1.1\r\nHost: host\r\nhostname: a\r\nX-a: x-a: host: b\r\n\r\n";
+        let expected = b"GET host:80 HTTP/1.1\r\nHOST: host\r\nhostname: a\r\nX-a: x-a: host: b\r\n\r\n";
         assert_eq!(head.escape_ascii().to_string(), expected.escape_ascii().to_string());
         case.apply(&mut []);
     }

@@ -103,7 +103,7 @@ mod tests {
 
     #[test]
     fn nothing_that_a_server_says_moves_a_cursor_or_ends_a_line() {
-        let mut check = Check { rise: 2, fall: 3, health: 2, ..Check::default() };
+        let mut check = Check::new(2, 3);
         let info = "-ERR \u{1b}[31mno\r\nJan 1 forged\u{9b}0m\u{7f}";
         check.record(&Outcome::new(Verdict::L7Status, info), None);
         assert_eq!(check.info, "-ERR ?[31mno??Jan 1 forged?0m?");
