@@ -49,6 +49,7 @@ pub const ARGUMENTS: &[(&str, &str)] = &[
     ("monitor-uri", "{/monitor | /a/b}"),
     ("option forwardfor", "[except 10.0.0.0/8] [header X-Client] [if-none]"),
     ("option originalto", "[except 10.0.0.0/8] [header X-Dst]"),
+    ("option http-restrict-req-hdr-names", "{preserve | delete | reject}"),
     ("option httplog", "[clf]"),
     ("option redispatch", "[{1 | -1 | 2}]"),
     ("rate-limit sessions", "1000"),
