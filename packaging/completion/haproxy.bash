@@ -9,8 +9,8 @@ _haproxy() {
     esac
     case "$at" in
     '')
-        offered='-f -- -cc -c -C -vv -v -V -q -h --help -D -Ws -W -db -dW -dD -dV -dr -dM -dI -d -n -N -L -p -sf -st -x -S quickstart check ctl top bench plan doctor lab-setup keywords completion man help'
-        values=' -f -- -cc -C -n -N -L -p -sf -st -x -S '
+        offered='-f -- -cc -c -C -vv -v -V -q -h --help -D -Ws -W -db -dW -dD -dV -dr -dM -dI -d -n -N -m -L -p -sf -st -x -S quickstart check ctl top bench plan doctor lab-setup keywords completion man help'
+        values=' -f -- -cc -C -n -N -m -L -p -sf -st -x -S '
         names=''
         ;;
     'quickstart')
@@ -246,8 +246,8 @@ penstock.cfg'
         names=''
         ;;
     *)
-        offered='-f -- -cc -c -C -vv -v -V -q -h --help -D -Ws -W -db -dW -dD -dV -dr -dM -dI -d -n -N -L -p -sf -st -x -S -dG -dR -dS -de -dp -dL -dK -m'
-        values=' -f -- -cc -C -n -N -L -p -sf -st -x -S -m '
+        offered='-f -- -cc -c -C -vv -v -V -q -h --help -D -Ws -W -db -dW -dD -dV -dr -dM -dI -d -n -N -m -L -p -sf -st -x -S -dG -dR -dS -de -dp -dL -dK'
+        values=' -f -- -cc -C -n -N -m -L -p -sf -st -x -S '
         names=''
         ;;
     esac

@@ -96,7 +96,7 @@ impl Runtime {
         let (senders, receivers): (Vec<_>, Vec<_>) = (0..self.workers).map(|_| unbounded_channel()).unzip();
         let handle = Handle::new(self.shared, self.services, senders);
         if let Some(gauge) = self.memory {
-            memory::start(&handle, gauge)?;
+            memory::watch::start(&handle, gauge)?;
         }
         change(&handle);
         handle.inner.begun.store(true, Ordering::SeqCst);
