@@ -5,7 +5,7 @@ use crate::{
     diagnostic::Diagnostics,
     model::{Balance, BalanceKey, CheckKind, Config, LogFormat, Mode, Proxy, Server, ServerHost, ServerPort},
     proxy::Draft,
-    span::{Span, Spanned, Word},
+    span::{Line, Span, Spanned, Word},
     surroundings::Surroundings,
     units::suggestion,
 };
@@ -36,8 +36,23 @@ pub(crate) fn proxy(draft: &mut Draft, around: &mut Surroundings) {
             .error(*filter, format!("{kind} '{name}' compresses, but says not in which order with this filter"))
             .hint("add 'filter compression' before or after it");
     }
+    let is_switch = |line: &&Line| line.words.first().is_some_and(|word| word.text == "switch-mode");
+    let switch = proxy.tcp_request_content.iter().find(is_switch).map(|line| line.span);
+    if let Some(span) = switch.filter(|_| !proxy.kind.has_frontend()) {
+        diagnostics
+            .error(span, format!("{kind} '{name}' takes no connections, so it cannot switch their mode"))
+            .hint("write it in the frontend");
+    }
     if proxy.mode == Mode::Http {
         return;
+    }
+    if let Some(span) = switch.filter(|_| proxy.kind.has_backend() && !proxy.servers.is_empty()) {
+        diagnostics
+            .warning(
+                span,
+                format!("connections that become HTTP here reach servers of {kind} '{name}', which is in 'mode tcp'"),
+            )
+            .hint("send them to a backend in 'mode http'");
     }
     let at = |keyword: &str| draft.seen.get(keyword).copied().or(Some(proxy.span));
     if matches!(proxy.options.log, LogFormat::Http | LogFormat::HttpClf | LogFormat::Https) && proxy.kind.has_frontend()
@@ -67,7 +82,8 @@ pub(crate) fn proxy(draft: &mut Draft, around: &mut Surroundings) {
         ("monitor-uri", proxy.monitor_uri.is_some() && proxy.kind.has_frontend()),
     ];
     for (keyword, present) in http_only {
-        if present {
+        let is_used = switch.is_some() && !matches!(keyword, "cookie" | "monitor-uri");
+        if present && !is_used {
             diagnostics
                 .warning(at(keyword), format!("'{keyword}' is ignored: {kind} '{name}' is not in 'mode http'"))
                 .hint("add 'mode http' to the section or its defaults");

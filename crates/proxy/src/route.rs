@@ -57,13 +57,17 @@ pub(crate) async fn request(live: &mut Live<'_>) -> Route {
     if section(live, live.conn.frontend).await == Judged::Over {
         return Route::Answered;
     }
-    if caching::is_found(live.x) {
+    // The rules of the backend may yet have the request inspected, which no stored response was.
+    if caching::is_found(live.x) && !shared.program.backends_inspect {
         return Route::Stored;
     }
     let Some(chosen) = login::known(live, |conn, x| choose(worker, conn, x, Stage::Request)).await else {
         return Route::Answered;
     };
     let Some(backend) = chosen else {
+        if caching::is_found(live.x) {
+            return Route::Stored;
+        }
         live.x.log.termination = Termination(By::Server, During::Connect);
         live.x.log.TR = -1;
         respond::error(live, 503).await;

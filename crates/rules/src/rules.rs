@@ -32,6 +32,10 @@ impl Rules {
     pub fn none(kind: Kind) -> Rules {
         Rules { kind, list: Vec::new() }
     }
+    /// Whether some rule has services inspect what it applies to.
+    pub fn inspect(&self) -> bool {
+        self.list.iter().any(|rule| matches!(rule.action, Action::Inspect(..)))
+    }
     /// Whether there is nothing to run.
     pub fn is_empty(&self) -> bool {
         self.list.is_empty()

@@ -71,8 +71,18 @@ pub(super) const KEYWORDS: &[Entry] = &[
         "Largest number of concurrent streams on an HTTP/2 connection",
         |g, a| both(g, a, streams),
     ),
-    Entry::new("tune.h2.fe.max-concurrent-streams", ONE, "The same, of clients", |g, a| streams(&mut g.tune.h2_fe, a)),
-    Entry::new("tune.h2.be.max-concurrent-streams", ONE, "The same, of servers", |g, a| streams(&mut g.tune.h2_be, a)),
+    Entry::new(
+        "tune.h2.fe.max-concurrent-streams",
+        ONE,
+        "Largest number of concurrent streams on a client's HTTP/2 connection",
+        |g, a| streams(&mut g.tune.h2_fe, a),
+    ),
+    Entry::new(
+        "tune.h2.be.max-concurrent-streams",
+        ONE,
+        "Largest number of concurrent streams on a server's HTTP/2 connection",
+        |g, a| streams(&mut g.tune.h2_be, a),
+    ),
     Entry::new("tune.h2.max-frame-size", ONE, "Largest HTTP/2 frame accepted, in bytes", |g, a| {
         both(g, a, |t, a| {
             t.max_frame_size = a.number("a size", 16384..=16_777_215)?;

@@ -21,7 +21,7 @@ pub(super) const KEYWORDS: &[Entry] = &[
     })
     .at(ANY),
     stick("stick match", "Uses the server that the table has for a sample"),
-    stick("stick on", "Both match and store-request"),
+    stick("stick on", "Matches the table and stores the request's sample with its server"),
     stick("stick store-request", "Stores a request's sample with its server"),
     stick("stick store-response", "Stores a response's sample with its server"),
     Entry::new("filter cache", ONE, "Where a cache stands among filters", crate::cache::filter).at(ANY),

@@ -177,13 +177,15 @@ pub(super) const KEYWORDS: &[Entry] = &[
         d.proxy.options.originalto = Some(forward(a)?);
         Ok(())
     }),
-    connection("option http-keep-alive", "Both sides of a connection are kept", |d, a| {
+    connection("option http-keep-alive", "Keeps the connections of both sides after a response", |d, a| {
         mode(d, a, ConnectionMode::KeepAlive)
     }),
     connection("option http-server-close", "The server's side is closed after a response", |d, a| {
         mode(d, a, ConnectionMode::ServerClose)
     }),
-    connection("option httpclose", "Both sides are closed after a response", |d, a| mode(d, a, ConnectionMode::Close)),
+    connection("option httpclose", "Closes the connections of both sides after a response", |d, a| {
+        mode(d, a, ConnectionMode::Close)
+    }),
     Entry::refused(
         "option forceclose",
         "Old name of 'option httpclose'",

@@ -156,7 +156,8 @@ pub(crate) fn finish(draft: &mut Draft, around: &mut Surroundings) -> Parsed {
 /// Failures in a row after which a server is suspended.
 const ERROR_LIMIT: u32 = 3;
 
-/// The steps of the health check: OPTIONS, and an answer that promises something.
+/// The steps of the health check: OPTIONS, and an answer that promises something; what is no such answer in its first bytes is not
+/// waited on.
 fn check(proxy: &Proxy, path: &str) -> Vec<Line> {
     let line = |words: &[&str]| Line {
         words: words.iter().map(|text| Word { text: (*text).to_owned(), span: proxy.span }).collect(),
@@ -166,5 +167,9 @@ fn check(proxy: &Proxy, path: &str) -> Vec<Line> {
         "OPTIONS icap://{name}{path} ICAP/1.0\r\nHost: {name}\r\nConnection: close\r\nEncapsulated: null-body=0\r\n\r\n",
         name = proxy.name
     );
-    vec![line(&["connect"]), line(&["send", &asked]), line(&["expect", "rstring", "^ICAP/1\\.0 200 "])]
+    vec![
+        line(&["connect"]),
+        line(&["send", &asked]),
+        line(&["expect", "min-recv", "13", "rstring", "^ICAP/1\\.0 200 "]),
+    ]
 }

@@ -93,6 +93,21 @@ pub fn origin() -> u16 {
     })
 }
 
+/// An origin with more to say than a response: early hints, and a trailer.
+pub fn chatty_origin() -> u16 {
+    serve(|stream| {
+        let mut reader = BufReader::new(stream.try_clone().unwrap());
+        let mut stream = stream;
+        while head(&mut reader).is_some() {
+            let told = b"HTTP/1.1 103 Early Hints\r\nX-Early: hint\r\n\r\nHTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n\
+                4\r\nbody\r\n0\r\nX-Late: trailer\r\n\r\n";
+            if stream.write_all(told).is_err() {
+                return;
+            }
+        }
+    })
+}
+
 /// What a service is asked.
 struct Asked {
     name: String,

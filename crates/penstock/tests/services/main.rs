@@ -205,7 +205,7 @@ fn what_fails_is_suspended_until_its_check_succeeds() {
     let ill = Arc::new(AtomicBool::new(true));
     let port = fake::service(ill.clone());
     let sections = format!(
-        "service av\n  mode icap\n  reqmod /healing\n  server s 127.0.0.1:{port} check inter 400ms\nservice-chain av\n  inspect av\n"
+        "service av\n  mode icap\n  reqmod /healing\n  server s 127.0.0.1:{port} check inter 1500ms\nservice-chain av\n  inspect av\n"
     );
     let front = Front::start("services-suspended", &sections, &["av"], fake::origin());
     for _ in 0..3 {
@@ -284,6 +284,37 @@ fn what_is_inspected_is_neither_stored_nor_taken_from_a_cache() {
                 "{path}: {line}"
             );
         }
+    }
+}
+
+#[test]
+fn a_stored_response_does_not_pass_by_the_services_of_a_backend() {
+    let (port, origin) = (fake::service(Arc::default()), fake::origin());
+    let sections = section("echo", "echo", &["respmod"], port, "")
+        + &format!("backend inspected\n  http-request service-chain echo\n  server i 127.0.0.1:{origin}\n")
+        + "cache c\n  total-max-size 4\n  max-age 60\n@frontend\n  http-request cache-use c\n  http-response cache-store c\n  \
+           use_backend inspected if { req.hdr(x-inspect) 1 }\n";
+    let front = Front::start("services-cache-backend", &sections, &[], origin);
+    for (inspect, to) in [("0", "to=o"), ("0", "to=<CACHE>"), ("1", "to=i"), ("0", "to=<CACHE>")] {
+        let got = front.ask(false, "/plain?bytes=50", None, &["-H", &format!("X-Inspect: {inspect}")]);
+        assert_eq!(got, Got { status: 200, body: bytes(50) }, "{to}");
+        let line = front.logged("chain=");
+        assert!(line.ends_with(to) && line.contains("echo.response=") == (inspect == "1"), "{to}: {line}");
+    }
+}
+
+#[test]
+fn what_services_do_not_see_is_not_sent() {
+    let port = fake::service(Arc::default());
+    let sections = section("echo", "echo", &["respmod"], port, "") + &section("same", "whole", &["respmod"], port, "");
+    let front = Front::start("services-unseen", &sections, &["echo", "same"], fake::chatty_origin());
+    for (path, inspected) in [("/plain/", false), ("/echo/", true), ("/same/", true)] {
+        let heads = front.place.0.join("heads");
+        let got = front.ask(false, path, None, &["-D", heads.to_str().unwrap()]);
+        assert_eq!(got, Got { status: 200, body: b"body".to_vec() }, "{path}");
+        let heads = std::fs::read_to_string(&heads).unwrap().to_lowercase();
+        assert_eq!(heads.contains("x-early: hint"), !inspected, "{path}: {heads}");
+        assert_eq!(heads.contains("x-late: trailer"), !inspected, "{path}: {heads}");
     }
 }
 

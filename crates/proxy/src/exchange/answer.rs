@@ -77,6 +77,9 @@ pub(super) async fn answer(live: &mut Live<'_>, response: Answer<'_>) -> Result<
     }
     finish::as_soon_as(live);
     let mut response = Flow::new();
+    if live.x.txn.inspection.is_some() {
+        response.drop_trailers();
+    }
     let mut storing = caching::storing(live.x);
     if let Some(body) = &live.x.response_body {
         caching::keep(&mut storing, body.data());

@@ -203,6 +203,10 @@ pub(super) async fn forward(
     worker.pulse().enter(Stage::Forward);
     let mut patience = Patience::new(live.conn, live.x, proxy);
     let mut request = Flow::new();
+    let is_inspected = live.x.txn.inspection.is_some();
+    if is_inspected {
+        request.drop_trailers();
+    }
     request.encode(live.x.compressed.request.take());
     if let Some(body) = live.x.body.take() {
         request.preload(Some(body), live.x.body_complete);
@@ -226,7 +230,13 @@ pub(super) async fn forward(
                 turn::spend(cost::HEAD);
                 turn::proceed().await;
                 headers::interim_to_client(live.x);
-                live.client.interim(&live.x.response);
+                if is_inspected {
+                    // Services see only the response, so nothing that the server chose to say before it goes to the client.
+                    live.x.response.fields.clear();
+                }
+                if !is_inspected || live.x.response.status() == 100 {
+                    live.client.interim(&live.x.response);
+                }
                 // A server may send interim responses for ever.
                 match flush(live).await {
                     Ok(()) => continue,

@@ -41,6 +41,8 @@ pub(crate) struct Flow {
     kept: Option<Kept>,
     /// What comes before the source's own bytes, or in their place.
     replay: Option<Replay>,
+    /// Trailers of the source are not sent.
+    drops_trailers: bool,
     /// Compresses what is read.
     encoding: Option<Box<Encoding>>,
 }
@@ -87,6 +89,10 @@ impl Flow {
     /// A direction whose sink has been given a head.
     pub fn new() -> Self {
         Flow { head_due: true, ..Flow::default() }
+    }
+    /// Sends no trailers: services that inspect a message do not see them.
+    pub fn drop_trailers(&mut self) {
+        self.drops_trailers = true;
     }
     /// Keeps a copy of the body, as long as it has no more than `limit` bytes.
     pub fn keep(&mut self, limit: usize) {
@@ -163,8 +169,7 @@ impl Flow {
                 remember(&mut self.kept, buffer.data());
             }
             let full = buffer.is_full();
-            let replaced = self.replay.as_ref().is_some_and(|replay| replay.replaced);
-            let end = self.read.then(|| End { trailers: if replaced { None } else { source.trailers() } });
+            let end = self.read.then(|| End { trailers: source.trailers().filter(|_| !self.drops_trailers) });
             self.sending = true;
             match sink.poll_send(cx, buffer, end) {
                 Poll::Pending => {

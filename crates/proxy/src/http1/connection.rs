@@ -123,18 +123,28 @@ async fn request(conn: &mut Conn, client: &mut Http1Client, ready: Instant, begu
     // The time of the first request runs from when the connection was ready for it.
     let since = if conn.requests == 0 { ready } else { first_byte };
     // If nothing has come, the client has been silent for too long, and is told so now.
-    let due = if client.has_input() { timeouts.http_request.or(timeouts.client) } else { conn.patience() };
-    conn.deadline.set(since, due);
+    let whole = if client.has_input() { timeouts.http_request.or(timeouts.client) } else { conn.patience() };
+    let whole = whole.map(|limit| since + limit);
+    // Beside the limit of the whole head, `timeout client` bounds each silence in it.
+    let silence = timeouts.client.filter(|_| timeouts.http_request.is_some() && client.has_input());
+    let due_from = |now| whole.into_iter().chain(silence.map(|limit| now + limit)).min();
+    conn.deadline.set_at(due_from(first_byte));
     conn.begin(&mut x, ready, first_byte);
     let received = {
         let (deadline, head, clock) = (&mut conn.deadline, &mut x.request, &conn.worker.clock);
         let mut woken = false;
+        let mut seen = client.partial().len();
         poll_fn(|cx| {
             clock.resume(&mut woken);
-            match client.poll_request(cx, head) {
-                Poll::Ready(received) => Poll::Ready(Some(received)),
-                Poll::Pending => deadline.poll_expired(cx).map(|()| None),
+            if let Poll::Ready(received) = client.poll_request(cx, head) {
+                return Poll::Ready(Some(received));
             }
+            let arrived = client.partial().len();
+            if arrived != seen {
+                seen = arrived;
+                deadline.set_at(due_from(clock.now()));
+            }
+            deadline.poll_expired(cx).map(|()| None)
         })
         .await
     };

@@ -183,7 +183,7 @@ impl<'a, 'b> Original<'a, 'b> {
             return Parts { buffer: Some(buffer), complete: self.complete, replay: None, framing };
         }
         let (pieces, loan) = (Rc::new(self.pieces), Rc::new(self.loan));
-        let replay = Replay { pieces, _loan: loan, complete: self.complete, replaced: self.replaced, at: 0 };
+        let replay = Replay { pieces, _loan: loan, complete: self.complete, at: 0 };
         Parts { buffer: None, complete: false, replay: Some(replay), framing }
     }
 }

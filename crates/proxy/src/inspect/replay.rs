@@ -38,8 +38,6 @@ pub(crate) struct Replay {
     /// What they take, returned with the last of them.
     pub _loan: Rc<Loan>,
     pub complete: bool,
-    /// Whether a service has made it: then the original's trailers do not belong to it.
-    pub replaced: bool,
     pub at: u64,
 }
 
@@ -63,6 +61,6 @@ impl Source for Replayed<'_> {
         }
     }
     fn trailers(&self) -> Option<&Fields> {
-        if self.replay.replaced { None } else { self.source.trailers() }
+        self.source.trailers()
     }
 }

@@ -39,6 +39,8 @@ pub struct Program {
     pub(crate) reads_responses: bool,
     /// Whether some rule looks at the body of a request.
     pub(crate) reads_requests: bool,
+    /// Whether the rules of some backend have services inspect its messages.
+    pub(crate) backends_inspect: bool,
     /// The log line of a connection that fails in its handshake, up to the reason.
     pub(crate) handshake_failure: PerProxy<LogFormat>,
     /// The log line of a connection that is passed on without being decrypted, unless the proxy has a `log-format`.
@@ -117,7 +119,10 @@ impl Program {
         }
         let variables = Variables::default();
         compiler.tell_variables(&variables);
+        let inspects = |(proxy, rules): (&Proxy, &ProxyRules)| proxy.kind.has_backend() && rules.http_request.inspect();
+        let backends_inspect = config.proxies.iter().zip(&rules).any(inspects);
         Program {
+            backends_inspect,
             rules,
             chains,
             variables,
