@@ -47,6 +47,13 @@ fn upload(lines: &str) -> Coded {
         "POST / HTTP/1.1\r\nHost: h\r\nAccept-Encoding: gzip, deflate\r\nContent-Type: text/plain\r\nContent-Length: {}\r\n\r\n{TEXT}",
         TEXT.len()
     ));
+    let (head, body) = received(&mut client);
+    assert_eq!(decoded(&head, &body), TEXT);
+    Coded { request: field(&origin.seen(), "content-encoding"), response: field(&head, "content-encoding") }
+}
+
+/// A response's head and its body, out of its chunks.
+fn received(client: &mut Client) -> (String, Vec<u8>) {
     let mut read = |n| {
         let mut bytes = vec![0; n];
         client.0.read_exact(&mut bytes).unwrap();
@@ -61,8 +68,7 @@ fn upload(lines: &str) -> Coded {
         Some(length) => read(length.parse().unwrap()),
         None => chunks(read),
     };
-    assert_eq!(decoded(&head, &body), TEXT);
-    Coded { request: field(&origin.seen(), "content-encoding"), response: field(&head, "content-encoding") }
+    (head, body)
 }
 
 fn field(head: &str, name: &str) -> Option<String> {
@@ -216,18 +222,9 @@ fn who_leaves_in_the_middle_spoils_no_others_response() {
             leaving.0.read_exact(&mut vec![0; 1 + left_after * 400]).unwrap();
             drop(leaving);
             let mut client = ask("/");
-            let mut read = |n| {
-                let mut bytes = vec![0; n];
-                client.0.read_exact(&mut bytes).unwrap();
-                bytes
-            };
-            let mut head = Vec::new();
-            while !head.ends_with(b"\r\n\r\n") {
-                head.extend(read(1));
-            }
-            let head = String::from_utf8(head).unwrap();
+            let (head, body) = received(&mut client);
             assert_eq!(field(&head, "content-encoding").as_deref(), Some(algorithm));
-            assert!(decoded(&head, &chunks(read)) == text, "level {level}, {algorithm}, after {left_after}");
+            assert!(decoded(&head, &body) == text, "level {level}, {algorithm}, after {left_after}");
         }
     }
 }
