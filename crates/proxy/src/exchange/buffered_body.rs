@@ -10,11 +10,7 @@ use crate::{
     connection::Conn,
     exchange::live::Live,
     http1::body::{VERSION, weight},
-    process::memory::NoMemory,
-    worker::{
-        buffer::{Buffer, Buffers},
-        turn,
-    },
+    worker::turn,
 };
 use penstock_http::{Fields, Framing, Known};
 use std::{future::poll_fn, task::Poll, time::Duration};
@@ -39,7 +35,7 @@ pub(crate) async fn wait(live: &mut Live<'_>, at_least: u64, limit: Option<Durat
     invite(live).await;
     live.conn.deadline.set(live.worker.clock.now(), limit);
     let worker = live.worker;
-    let body = match held(&mut live.x.body, &worker.buffers) {
+    let body = match worker.buffers.hold(&mut live.x.body) {
         Ok(body) => body,
         Err(missing) => return Waited::Failed(missing.into()),
     };
@@ -75,14 +71,6 @@ pub(crate) async fn invite(live: &mut Live<'_>) {
     }
 }
 
-/// The buffer that holds a body, taken if there is none yet.
-fn held<'a>(body: &'a mut Option<Buffer>, buffers: &Buffers) -> Result<&'a mut Buffer, NoMemory> {
-    Ok(match body {
-        Some(buffer) => buffer,
-        none => none.insert(buffers.take()?),
-    })
-}
-
 /// Moves the part of the request's body that came with its head into [`Exchange::body`]; neither waits nor sends `100
 /// Continue`.
 pub(crate) async fn look(live: &mut Live<'_>) {
@@ -90,7 +78,7 @@ pub(crate) async fn look(live: &mut Live<'_>) {
         return;
     }
     // Without memory, forwarding it fails as well.
-    let Ok(body) = held(&mut live.x.body, &live.worker.buffers) else { return };
+    let Ok(body) = live.worker.buffers.hold(&mut live.x.body) else { return };
     let complete = &mut live.x.body_complete;
     poll_fn(|cx| {
         while let Poll::Ready(Ok(read @ (Body::More(_) | Body::End))) = live.client.poll_body(cx, body) {
@@ -121,7 +109,7 @@ pub(crate) async fn look_ahead(conn: &Conn, x: &mut Exchange, ahead: &mut Ahead<
     if !ahead.has_body {
         return;
     }
-    let Ok(body) = held(&mut x.response_body, &conn.worker.buffers) else { return };
+    let Ok(body) = conn.worker.buffers.hold(&mut x.response_body) else { return };
     let complete = &mut x.response_complete;
     poll_fn(|cx| {
         while let Poll::Ready(Ok(read @ (Body::More(_) | Body::End))) = ahead.upstream.poll_body(cx, body) {
@@ -145,7 +133,7 @@ pub(crate) async fn wait_ahead(live: &mut Live<'_>, ahead: &mut Ahead<'_>, at_le
     }
     live.conn.deadline.set(live.worker.clock.now(), Some(limit));
     let (deadline, buffers) = (&mut live.conn.deadline, &live.worker.buffers);
-    let Ok(body) = held(&mut live.x.response_body, buffers) else { return Waited::Enough };
+    let Ok(body) = buffers.hold(&mut live.x.response_body) else { return Waited::Enough };
     let complete = &mut live.x.response_complete;
     poll_fn(|cx| {
         while !*complete && (at_least == 0 || (body.len() as u64) < at_least) {

@@ -128,13 +128,12 @@ impl Flow {
     ) -> Poll<Result<(), Broken>> {
         while !self.done {
             turn::round();
-            let buffer = match &mut self.buffer {
-                Some(buffer) => buffer,
-                none if self.read => none.insert(Buffer::none()),
-                none => match buffers.take() {
-                    Ok(buffer) => none.insert(buffer),
-                    Err(missing) => return Poll::Ready(Err(Broken::Memory(missing))),
-                },
+            if self.read {
+                self.buffer.get_or_insert_with(Buffer::none);
+            }
+            let buffer = match buffers.hold(&mut self.buffer) {
+                Ok(buffer) => buffer,
+                Err(missing) => return Poll::Ready(Err(Broken::Memory(missing))),
             };
             if buffer.is_empty() && !self.read && !self.sending {
                 let mut replayed;

@@ -8,7 +8,6 @@ use crate::{
     connection::{Conn, taken_in_time},
     exchange::live::Live,
     http1::body::{VERSION, weight},
-    process::memory::NoMemory,
     rules::{
         after_response,
         context::{self, Stage},
@@ -261,13 +260,7 @@ async fn pour(live: &mut Live<'_>, body: &[u8], is_last: bool) -> bool {
     let buffers = &live.worker.buffers;
     let sending = poll_fn(|cx| {
         loop {
-            let buffer = match &mut lent {
-                Some(buffer) => buffer,
-                none => match buffers.take() {
-                    Ok(buffer) => none.insert(buffer),
-                    Err(NoMemory) => return Poll::Ready(false),
-                },
-            };
+            let Ok(buffer) = buffers.hold(&mut lent) else { return Poll::Ready(false) };
             if buffer.is_empty() {
                 let taken = buffer.append(rest);
                 rest = &rest[taken..];

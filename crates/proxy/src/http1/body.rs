@@ -182,10 +182,7 @@ fn poll_chunks(
         let Some(room) = NonZeroUsize::new(buffer.room()) else {
             return Poll::Ready(Ok(Body::grown(buffer, had)));
         };
-        let raw = match &mut *input {
-            Some(raw) => raw,
-            none => none.insert(buffers.take_input()?),
-        };
+        let raw = buffers.hold_input(input)?;
         match reader.step_within(raw.data(), room)? {
             Step::Data(n) => {
                 buffer.append(&raw.data()[..n]);

@@ -6,7 +6,6 @@ use crate::{
     connection::stream::{Fill, Stream, counted},
     exchange::ends::{Body, Client, Counts, End, Fault, Sink, Source},
     observe::tally::{Protocol, Side, Tally},
-    process::memory::NoMemory,
     worker::{buffer::Buffer, state::Worker, turn},
 };
 use penstock_http::{
@@ -111,15 +110,9 @@ impl Http1Client {
     }
     /// Reads once, after what `input` holds; remembers how reading ended, if it did.
     fn poll_fill(&mut self, cx: &mut Context<'_>) -> Poll<Fill> {
-        let input = match &mut self.input {
-            Some(input) => input,
-            none => match self.worker.buffers.take_input() {
-                Ok(buffer) => none.insert(buffer),
-                Err(NoMemory) => {
-                    self.ended = Some(Ended::Failed);
-                    return Poll::Ready(Fill::End);
-                }
-            },
+        let Ok(input) = self.worker.buffers.hold_input(&mut self.input) else {
+            self.ended = Some(Ended::Failed);
+            return Poll::Ready(Fill::End);
         };
         let read = counted(&self.tally, || self.stream.poll_fill(cx, input, usize::MAX));
         give_if_empty(&mut self.input, &self.worker.buffers);

@@ -173,10 +173,7 @@ impl Upstream for Http1Server {
                 // No buffer is held while the server is thinking.
                 ready!(self.stream.poll_read_ready(cx))?;
             }
-            let input = match &mut self.input {
-                Some(input) => input,
-                none => none.insert(self.worker.buffers.take_input()?),
-            };
+            let input = self.worker.buffers.hold_input(&mut self.input)?;
             let read = counted(&self.tally, || self.stream.poll_fill(cx, input, usize::MAX));
             if !matches!(read, Poll::Ready(Ok(Fill::Bytes(_)))) {
                 give_if_empty(&mut self.input, &self.worker.buffers);

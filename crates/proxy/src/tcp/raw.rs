@@ -50,10 +50,7 @@ impl Raw {
         if self.input.is_none() {
             ready!(self.stream.poll_read_ready(cx))?;
         }
-        let input = match &mut self.input {
-            Some(input) => input,
-            none => none.insert(self.worker.buffers.take()?),
-        };
+        let input = self.worker.buffers.hold(&mut self.input)?;
         let read = self.stream.poll_fill(cx, input, usize::MAX);
         give_if_empty(&mut self.input, &self.worker.buffers);
         read

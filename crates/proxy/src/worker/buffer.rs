@@ -179,6 +179,20 @@ impl Buffers {
     pub fn take(&self) -> Result<Buffer, NoMemory> {
         self.take_class(0).ok_or(NoMemory)
     }
+    /// The buffer in `slot`, taken as by [`Buffers::take`] if there is none yet.
+    ///
+    /// # Errors
+    /// As [`Buffers::take`].
+    pub fn hold<'a>(&self, slot: &'a mut Option<Buffer>) -> Result<&'a mut Buffer, NoMemory> {
+        held(slot, || self.take())
+    }
+    /// The buffer in `slot`, taken as by [`Buffers::take_input`] if there is none yet.
+    ///
+    /// # Errors
+    /// As [`Buffers::take`].
+    pub fn hold_input<'a>(&self, slot: &'a mut Option<Buffer>) -> Result<&'a mut Buffer, NoMemory> {
+        held(slot, || self.take_input())
+    }
     /// Like [`Buffers::take`], for few buffers and those that hold what has been received already: takes one in any case.
     pub fn take_anyway(&self) -> Buffer {
         self.take_class(0).unwrap_or_else(|| Buffer::new(self.base))
@@ -240,6 +254,13 @@ impl Buffers {
     fn class_of(&self, buffer: &Buffer) -> Option<usize> {
         (0..CLASSES).find(|class| buffer.capacity() == self.base << class)
     }
+}
+
+fn held(slot: &mut Option<Buffer>, take: impl FnOnce() -> Result<Buffer, NoMemory>) -> Result<&mut Buffer, NoMemory> {
+    Ok(match slot {
+        Some(buffer) => buffer,
+        none => none.insert(take()?),
+    })
 }
 
 #[cfg(test)]
