@@ -143,36 +143,28 @@ fn peer(draft: &mut PeersDraft, args: &mut Args<'_>, is_peer: bool) -> Parsed {
     if is_peer && is_local {
         // HAProxy listens with the settings of `default-bind`; those of the line itself are a server's.
         draft.peer = Some(span);
-        if let (Some(ServerHost::Ip(ip)), Some(port)) = (address.as_ref().map(|(host, _)| host), port(&address)) {
-            let listens = ListenAddress::Ip { ip: *ip, first: port, last: port };
-            draft.default_bind.listen(listens, span);
-            draft.section.binds.push(draft.default_bind.clone().finish(args)?);
-        } else if let Some((ServerHost::Name(host), _)) = &address {
-            let port = port(&address).unwrap_or_default();
-            let listens = ListenAddress::Host { host: host.clone(), first: port, last: port };
+        let listens = match &address {
+            Some((ServerHost::Ip(ip), port)) => Some(ListenAddress::Ip { ip: *ip, first: *port, last: *port }),
+            Some((ServerHost::Name(host), port)) => {
+                Some(ListenAddress::Host { host: host.clone(), first: *port, last: *port })
+            }
+            _ => None,
+        };
+        if let Some(listens) = listens {
             draft.default_bind.listen(listens, span);
             draft.section.binds.push(draft.default_bind.clone().finish(args)?);
         }
     }
     bind::settings(&server::TABLE, &mut own, args)?;
     let settings = server::complete(own);
-    let address = address.map(|(host, port)| (host, if let ServerPort::Fixed(port) = port { port } else { 0 }));
     draft.section.peers.push(Peer { name: name.text.clone(), span, is_local, address, settings });
     Ok(())
 }
 
-fn port(address: &Option<(ServerHost, ServerPort)>) -> Option<u16> {
-    match address {
-        Some((_, ServerPort::Fixed(port))) => Some(*port),
-        _ => None,
-    }
-}
-
 /// An address of a peer: an IP address or a name, and a port.
-fn address_of(args: &mut Args<'_>, word: &Word) -> Parsed<(ServerHost, ServerPort)> {
-    let found = address::server(args, word)?;
-    match found {
-        (ServerHost::Ip(_) | ServerHost::Name(_), ServerPort::Fixed(_)) => Ok(found),
+fn address_of(args: &mut Args<'_>, word: &Word) -> Parsed<(ServerHost, u16)> {
+    match address::server(args, word)? {
+        (host @ (ServerHost::Ip(_) | ServerHost::Name(_)), ServerPort::Fixed(port)) => Ok((host, port)),
         (ServerHost::Unix(_) | ServerHost::Abstract(_), _) => args.wrong(
             word,
             "peers are connected to over TCP",

@@ -1,6 +1,6 @@
 //! The letter case of field names, for peers that wrongly depend on it (manual, `h1-case-adjust`).
 
-use std::collections::HashMap;
+use std::collections::{HashMap, hash_map::Entry};
 
 /// Names of header fields in lower case, each with the form in which it is sent.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -15,10 +15,9 @@ impl LetterCase {
     /// If they differ in more than their case: other lines would change as well.
     pub fn add(&mut self, from: &str, to: &str) -> bool {
         assert!(from.eq_ignore_ascii_case(to), "only the case may differ");
-        let is_new = !self.names.contains_key(from.as_bytes());
-        if is_new {
-            self.names.insert(from.as_bytes().into(), to.as_bytes().into());
-        }
+        let place = self.names.entry(from.as_bytes().into());
+        let is_new = matches!(place, Entry::Vacant(_));
+        place.or_insert_with(|| to.as_bytes().into());
         is_new
     }
 
