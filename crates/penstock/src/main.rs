@@ -2,6 +2,7 @@
 
 #![forbid(unsafe_code)]
 
+mod accounts;
 mod arguments;
 mod bench;
 mod commands;
@@ -16,6 +17,7 @@ mod flags;
 mod heritage;
 mod lab_setup;
 mod limits;
+mod machine;
 mod man;
 mod master;
 mod measure;

@@ -1,13 +1,13 @@
 //! One process that serves: build, listen, go to the background, give up privileges, start, and obey signals.
 
 use crate::{
-    configuration,
+    accounts, configuration,
     control::{Changes, Control, Material},
-    device::{self, Opened},
+    device::{self, Awaited, Opened},
     engine,
     flags::Flags,
     heritage::{self, inherit},
-    limits,
+    limits, machine,
     name::{NAME, Name},
     ready,
     ready::Reporter,
@@ -16,15 +16,11 @@ use crate::{
     tie::Occasion,
     told,
 };
-use penstock_config::{
-    Config, Diagnostics, Span,
-    model::{Account, CheckKind, Global, ListenAddress},
-};
+use penstock_config::{Config, Diagnostics, Span, model::Global};
 use penstock_proxy::{Before, Handle, ListenError, Listening, Predecessor, Runtime, past::Past};
 use penstock_sys::{Forked, Signal, Signals, Silence};
 use std::{
     io,
-    net::ToSocketAddrs,
     os::fd::OwnedFd,
     process::ExitCode,
     sync::{
@@ -98,120 +94,77 @@ impl Keeping {
 const LOOK: Duration = Duration::from_millis(50);
 
 /// Serves the configuration until told to end. `started` is called once connections are accepted.
-pub fn serve(
+pub fn serve(loaded: (Config, Diagnostics), flags: &Flags, reporter: Reporter, started: impl FnOnce(&Handle)) -> Ended {
+    start(loaded, flags, reporter, started).unwrap_or_else(|why| fail(&why).into())
+}
+
+/// The same.
+///
+/// # Errors
+///
+/// A sentence that says why nothing is served. What is wrong with the configuration has been shown instead.
+fn start(
     (config, mut diagnostics): (Config, Diagnostics),
     flags: &Flags,
     reporter: Reporter,
     started: impl FnOnce(&Handle),
-) -> Ended {
-    let Some((mut runtime, past)) = build(config, flags, &mut diagnostics) else { return ExitCode::FAILURE.into() };
+) -> Result<Ended, String> {
+    let Some((mut runtime, past)) = build(config, flags, &mut diagnostics) else { return Ok(ExitCode::FAILURE.into()) };
     let shared = Arc::clone(runtime.shared());
     let config = &shared.config;
     if !configuration::has_listener(config) {
-        return fail("no proxy listens anywhere: write a 'bind' line").into();
+        return Err("no proxy listens anywhere: write a 'bind' line".into());
     }
-    let inherited = match inherit(&reporter, flags) {
-        Ok(inherited) => inherited,
-        Err(why) => return fail(&why).into(),
-    };
-    let mut listeners = match runtime.listen(inherited) {
+    let mut listeners = match runtime.listen(inherit(&reporter, flags)?) {
         Ok(listeners) => listeners,
         Err(errors) => {
-            let mut found = Diagnostics::default();
-            for error in &errors {
-                let place = (error.span != Span::default()).then_some(error.span);
-                let shown = found.error(place, error.to_string());
-                if let Some((pid, name)) = taken_by(error) {
-                    shown.hint(format!(
-                        "process {pid} ({name}) listens there: stop it, or take over from it with -sf {pid}"
-                    ));
-                }
-            }
-            configuration::accepted(config, &found, flags);
-            return ExitCode::FAILURE.into();
+            show_unopened(config, flags, &errors);
+            return Ok(ExitCode::FAILURE.into());
         }
     };
     limits::cover(config, runtime.workers(), listeners.list.len());
     // Before the first thread, so that signals are only delivered to this one.
-    let signals = match Signals::block() {
-        Ok(signals) => signals,
-        Err(e) => return fail(&format!("cannot block signals: {e}")).into(),
-    };
+    let signals = Signals::block().map_err(|e| format!("cannot block signals: {e}"))?;
     let background = config.global.daemon && !config.global.master_worker;
     let mut reporter = match background.then(detach) {
         None => reporter,
         Some(Ok(Side::Child(reporter))) => reporter,
-        Some(Ok(Side::Parent(code))) => return code.into(),
-        Some(Err(e)) => return fail(&format!("cannot go to the background: {e}")).into(),
+        Some(Ok(Side::Parent(code))) => return Ok(code.into()),
+        Some(Err(e)) => return Err(format!("cannot go to the background: {e}")),
     };
-    if !config.global.master_worker
-        && let Err(why) = write_pid(&config.global)
-    {
-        return fail(&why).into();
+    if !config.global.master_worker {
+        write_pid(&config.global)?;
     }
     // After the last fork, which an open device does not survive, and before the privilege to open it is given up.
-    let mut awaited = None;
-    if runtime.has_tls() {
-        let is_successor = match reporter.occasion() {
-            Some(Occasion::Reload) => true,
-            Some(Occasion::Replacement) => false,
-            Some(Occasion::Start) | None => !flags.finish.is_empty() || !flags.terminate.is_empty(),
-        };
-        match device::open(runtime.engine(), runtime.workers(), is_successor) {
-            Ok(Opened { plan, later }) => {
-                runtime.set_engine(plan);
-                awaited = later;
-            }
-            Err(why) => return fail(&why).into(),
-        }
-    }
+    let awaited = open_device(&mut runtime, flags, &reporter)?;
     let between = || end_if_told(&signals);
-    let mut changes = match Changes::open(&config.global, runtime.shared(), &between) {
-        Ok(changes) => changes,
-        Err(why) => return fail(&why).into(),
-    };
-    let is_heir = !flags.finish.is_empty() || !flags.terminate.is_empty() || flags.heir_of.is_some();
+    let mut changes = Changes::open(&config.global, runtime.shared(), &between)?;
+    // Later workers of a master have the same arguments, and by then other processes may have the ids in them.
+    let is_first = matches!(reporter.occasion(), None | Some(Occasion::Start));
     if let Some(changes) = &changes
-        && !is_heir
-        && matches!(reporter.occasion(), None | Some(Occasion::Start))
+        && is_first
+        && !replaces_others(flags)
+        && flags.heir_of.is_none()
     {
         changes.warn_of_owner();
     }
     // Errors are reported to the terminal until the process serves; only then does a background process stop writing to
     // it.
-    let silence = match config.global.daemon.then(Silence::prepare).transpose() {
-        Ok(silence) => silence,
-        Err(e) => return fail(&format!("cannot open /dev/null: {e}")).into(),
-    };
-    match limits::memory(flags.memory_mib) {
-        Ok(gauge) => runtime.set_memory_gauge(gauge),
-        Err(why) => return fail(&why).into(),
-    }
-    if let Err(why) = give_up_privileges(&config.global) {
-        return fail(&why).into();
-    }
-    let copies = match heritage::copies(&listeners, config, &reporter) {
-        Ok(copies) => copies,
-        Err(e) => return fail(&format!("cannot copy the listening sockets: {e}")).into(),
-    };
+    let silence = config.global.daemon.then(Silence::prepare).transpose();
+    let silence = silence.map_err(|e| format!("cannot open /dev/null: {e}"))?;
+    runtime.set_memory_gauge(limits::memory(flags.memory_mib)?);
+    accounts::give_up_privileges(&config.global)?;
+    let copies = heritage::copies(&listeners, config, &reporter);
+    let copies = copies.map_err(|e| format!("cannot copy the listening sockets: {e}"))?;
     let stats = std::mem::take(&mut listeners.stats);
     let change = |handle: &Handle| {
         if let Some(changes) = &mut changes {
             changes.make(handle, &between);
         }
     };
-    let handle = match runtime.start_after(listeners, change) {
-        Ok(handle) => handle,
-        Err(e) => return fail(&format!("cannot start the workers: {e}")).into(),
-    };
-    let replaced = [(&flags.finish, Signal::Usr1), (&flags.terminate, Signal::Term)];
-    // Later workers of a master have the same arguments, and by then other processes may have these ids.
-    let is_first = matches!(reporter.occasion(), None | Some(Occasion::Start));
-    for (pids, signal) in replaced.into_iter().filter(|_| is_first) {
-        for pid in pids {
-            // If it has already gone, that is fine.
-            let _ = penstock_sys::kill(*pid, signal.number());
-        }
+    let handle = runtime.start_after(listeners, change).map_err(|e| format!("cannot start the workers: {e}"))?;
+    if is_first {
+        end_the_replaced(flags);
     }
     if let Some(awaited) = awaited {
         awaited.in_background(handle.clone());
@@ -219,20 +172,58 @@ pub fn serve(
     carry_counters(&handle, past, &mut reporter);
     started(&handle);
     let startup_log = configuration::told(config, &diagnostics);
-    let control = match control(stats, copies, startup_log, &handle, reporter, changes) {
-        Ok(control) => control,
-        Err(why) => {
-            handle.stop();
-            handle.wait();
-            return fail(&why).into();
-        }
-    };
+    let control = control(stats, copies, startup_log, &handle, reporter, changes).inspect_err(|_| {
+        handle.stop();
+        handle.wait();
+    })?;
     if !config.global.master_worker {
         ready::notify("READY=1");
     }
     // dup2(2) on open descriptors does not fail.
     let _ = silence.map(Silence::begin);
-    obey(&handle, signals, &config.global, control)
+    Ok(obey(&handle, signals, &config.global, control))
+}
+
+/// Shows why addresses could not be opened, each at its place.
+fn show_unopened(config: &Config, flags: &Flags, errors: &[ListenError]) {
+    let mut found = Diagnostics::default();
+    for error in errors {
+        let place = (error.span != Span::default()).then_some(error.span);
+        let shown = found.error(place, error.to_string());
+        if let Some((pid, name)) = taken_by(error) {
+            shown.hint(format!("process {pid} ({name}) listens there: stop it, or take over from it with -sf {pid}"));
+        }
+    }
+    configuration::accepted(config, &found, flags);
+}
+
+/// Whether this process was told to replace others.
+fn replaces_others(flags: &Flags) -> bool {
+    !flags.finish.is_empty() || !flags.terminate.is_empty()
+}
+
+/// Opens the device that the engine may use, if any. Also returns what is to be waited for if that takes longer.
+fn open_device(runtime: &mut Runtime, flags: &Flags, reporter: &Reporter) -> Result<Option<Awaited>, String> {
+    if !runtime.has_tls() {
+        return Ok(None);
+    }
+    let is_successor = match reporter.occasion() {
+        Some(Occasion::Reload) => true,
+        Some(Occasion::Replacement) => false,
+        Some(Occasion::Start) | None => replaces_others(flags),
+    };
+    let Opened { plan, later } = device::open(runtime.engine(), runtime.workers(), is_successor)?;
+    runtime.set_engine(plan);
+    Ok(later)
+}
+
+/// Tells the processes of `-sf` and `-st` to finish or to end. If one has already gone, that is fine.
+fn end_the_replaced(flags: &Flags) {
+    for (pids, signal) in [(&flags.finish, Signal::Usr1), (&flags.terminate, Signal::Term)] {
+        for pid in pids {
+            let _ = penstock_sys::kill(*pid, signal.number());
+        }
+    }
 }
 
 /// Ends a process that does not serve yet, if a signal has told it to: what it is doing may take a minute. Other signals wait.
@@ -317,12 +308,7 @@ pub fn build(mut config: Config, flags: &Flags, diagnostics: &mut Diagnostics) -
     if !flags.check {
         limits::apply(&mut config, workers, diagnostics);
     }
-    check_accounts(&config, diagnostics);
-    check_programs(&config, diagnostics);
-    check_default_paths(&config, diagnostics);
-    if flags.check {
-        check_addresses(&config, diagnostics);
-    }
+    machine::check(&config, flags.check, diagnostics);
     let engine = engine::plan(&config.global, engine::lanes(), engine::probe, diagnostics);
     let past = stats_file(&config.global, diagnostics);
     // `Runtime::build` consumes the configuration; its findings are shown with a copy of the files.
@@ -360,142 +346,6 @@ pub fn detach() -> std::io::Result<Side> {
             Ok(Side::Parent(if waiter.wait() { ExitCode::SUCCESS } else { ExitCode::FAILURE }))
         }
     }
-}
-
-/// The id of the configured `group`, or an error.
-fn group_id(global: &Global) -> Result<Option<u32>, String> {
-    global.group.as_ref().map(|group| number("group", &group.value, look_up_group)).transpose()
-}
-
-/// The id of the configured `user`, or an error.
-fn user_id(global: &Global) -> Result<Option<u32>, String> {
-    global.user.as_ref().map(|user| number("user", &user.value, look_up_user)).transpose()
-}
-
-/// The id of a group.
-pub fn look_up_group(name: &str) -> io::Result<Option<u32>> {
-    Ok(penstock_sys::group(name)?.map(|group| group.gid))
-}
-
-/// The id of a user.
-pub fn look_up_user(name: &str) -> io::Result<Option<u32>> {
-    Ok(penstock_sys::user(name)?.map(|user| user.uid))
-}
-
-/// The id of an account, which is looked up if it is given by name.
-///
-/// # Errors
-///
-/// What is wrong with the name.
-pub fn number(kind: &str, account: &Account, look_up: impl Fn(&str) -> io::Result<Option<u32>>) -> Result<u32, String> {
-    match account {
-        Account::Id(id) => Ok(*id),
-        Account::Name(name) => match look_up(name) {
-            Ok(Some(id)) => Ok(id),
-            Ok(None) => Err(format!("there is no {kind} '{name}'")),
-            Err(e) => Err(format!("cannot look up the {kind} '{name}': {e}")),
-        },
-    }
-}
-
-/// Checks that accounts exist, so that errors appear when the configuration is checked rather than in the background.
-fn check_accounts(config: &Config, diagnostics: &mut Diagnostics) {
-    let global = &config.global;
-    for bind in config.proxies.iter().flat_map(|proxy| &proxy.binds) {
-        let user = bind.user.as_ref().map(|user| number("user", user, look_up_user));
-        let group = bind.group.as_ref().map(|group| number("group", group, look_up_group));
-        for why in [user, group].into_iter().flatten().filter_map(Result::err) {
-            diagnostics.error(bind.addresses[0].span, why);
-        }
-    }
-    for socket in &global.stats_sockets {
-        let user = socket.user.as_ref().map(|user| number("user", user, look_up_user));
-        let group = socket.group.as_ref().map(|group| number("group", group, look_up_group));
-        for why in [user, group].into_iter().flatten().filter_map(Result::err) {
-            diagnostics.error(socket.span, why);
-        }
-    }
-    if let (Err(why), Some(group)) = (group_id(global), &global.group) {
-        diagnostics.error(group.span, why);
-    }
-    if let (Err(why), Some(user)) = (user_id(global), &global.user) {
-        diagnostics.error(user.span, why);
-    }
-}
-
-/// Checks that the directories of `default-path` exist: a file that is missing in one might otherwise be found elsewhere later.
-fn check_default_paths(config: &Config, diagnostics: &mut Diagnostics) {
-    for origin in &config.global.default_path_origins {
-        let why = match std::fs::metadata(&origin.value) {
-            Ok(found) if found.is_dir() => continue,
-            Ok(_) => "it is not a directory".to_owned(),
-            Err(e) => e.to_string(),
-        };
-        let message = format!("paths cannot start from '{}': {why}", origin.value.display());
-        diagnostics.error(origin.span, message).hint("name a directory that exists");
-    }
-}
-
-/// Checks that descriptors to listen on (`fd@N`) are listening sockets, and that the names of addresses to listen on resolve.
-/// When the configuration is served, opening them shows it.
-fn check_addresses(config: &Config, diagnostics: &mut Diagnostics) {
-    let binds = config.proxies.iter().filter(|proxy| !proxy.disabled).flat_map(|proxy| &proxy.binds);
-    let binds = binds.flat_map(|bind| &bind.addresses).map(|address| (&address.value, address.span));
-    let stats = config.global.stats_sockets.iter().map(|line| (&line.address, line.span));
-    for (address, span) in binds.chain(stats) {
-        if let ListenAddress::Fd(number) = address
-            && let Err(e) = penstock_sys::adopt_listener(*number)
-        {
-            let why = if e.raw_os_error().is_some() { "is not open".to_owned() } else { e.to_string() };
-            diagnostics.error(span, format!("cannot listen on fd@{number}: it {why}"));
-        }
-        if let ListenAddress::Host { host, first, .. } = address
-            && let Err(e) = (host.as_str(), *first).to_socket_addrs()
-        {
-            diagnostics.error(span, format!("cannot listen on '{host}': {e}"));
-        }
-    }
-}
-
-/// Checks that there is a master for programs, and that their accounts exist.
-fn check_programs(config: &Config, diagnostics: &mut Diagnostics) {
-    // Known only here, since the command line may allow it too.
-    for proxy in config
-        .proxies
-        .iter()
-        .filter(|proxy| matches!(proxy.check, CheckKind::External) && !config.global.may_start_programs)
-    {
-        let message = format!("the external checks of '{}' will fail: the process may not start programs", proxy.name);
-        diagnostics.warning(proxy.span, message).hint("add 'insecure-fork-wanted' to the global section");
-    }
-    for program in &config.programs {
-        if !config.global.master_worker {
-            let message = "a 'program' section needs a master: nobody would start the program";
-            diagnostics.error(program.span, message).hint("start with -W or -Ws, or write 'master-worker' in 'global'");
-        }
-        for (kind, account, look_up) in [
-            ("group", &program.group, look_up_group as fn(&str) -> io::Result<Option<u32>>),
-            ("user", &program.user, look_up_user),
-        ] {
-            if let Some(account) = account
-                && let Err(why) = number(kind, &account.value, look_up)
-            {
-                diagnostics.error(account.span, why);
-            }
-        }
-    }
-}
-
-/// Applies `chroot`, then `group` and `user`.
-fn give_up_privileges(global: &Global) -> Result<(), String> {
-    // Names are looked up while /etc can still be read.
-    let (gid, uid) = (group_id(global)?, user_id(global)?);
-    if let Some(root) = &global.chroot {
-        penstock_sys::chroot(&root.value).map_err(|e| format!("cannot chroot to {}: {e}", root.value.display()))?;
-    }
-    // A process that may change its id at all has id 0 already.
-    penstock_sys::drop_to(uid.filter(|id| *id != 0), gid.filter(|id| *id != 0))
-        .map_err(|e| format!("cannot become the configured user and group: {e}"))
 }
 
 /// How long clients have to read that `hard-stop-after` ended their sessions.

@@ -6,8 +6,8 @@ use super::{
     worker::ended,
 };
 use crate::{
+    accounts,
     say::{alert, notice, warning},
-    serve,
 };
 use penstock_config::model::ExternalProgram;
 use penstock_sys::Signal;
@@ -165,10 +165,10 @@ fn spawn(section: &ExternalProgram, variables: &[(&'static str, String)]) -> Res
     let mut command = Command::new(path);
     command.args(arguments).envs(variables.iter().map(|(name, value)| (name, value)));
     if let Some(group) = &section.group {
-        command.gid(serve::number("group", &group.value, serve::look_up_group)?);
+        command.gid(accounts::group_id(&group.value)?);
     }
     if let Some(user) = &section.user {
-        command.uid(serve::number("user", &user.value, serve::look_up_user)?);
+        command.uid(accounts::user_id(&user.value)?);
     }
     // The master blocks signals, which programs do not expect.
     penstock_sys::unblock_signals(&mut command);
