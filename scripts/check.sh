@@ -5,6 +5,7 @@ cd "$(dirname "$0")/.."
 
 scripts/packages.sh build test check
 echo "== format and lints"
+git log --format=%s origin/main..HEAD 2>/dev/null | awk 'length > 72 { print "subject of more than 72 characters: " $0; long = 1 } END { exit long }'
 cargo fmt --all --check
 cargo clippy --workspace --all-targets -- -D warnings
 shellcheck scripts/*.sh .ci/run

@@ -135,7 +135,7 @@ fn prepare(folder: &Path, probes: Vec<Probe>) -> Result<(Suite, Vec<Test>), Fail
         differences: tables::read(&folder.join("DIFFERENCES.md"))?,
         known_failures: tables::read(&folder.join("KNOWN_FAILURES.md"))?,
         reference: reference_is_here(),
-        without_penstock: why_without_penstock(),
+        without_penstock: why_without_penstock()?,
     };
     for name in suite.differences.keys().chain(suite.known_failures.keys()) {
         if !tests.iter().any(|t| t.name() == name) {
@@ -151,18 +151,45 @@ fn reference_is_here() -> bool {
     !replayed && Subject::Haproxy.is_reference()
 }
 
-fn why_without_penstock() -> Option<String> {
+/// Why penstock is not run, if that was asked for. A binary that is missing or stale is an error: the run would say nothing of the tree.
+fn why_without_penstock() -> Result<Option<String>, Failure> {
     if std::env::var("PENSTOCK_TESTS").is_ok_and(|v| v == "haproxy" || v == "record") {
-        return Some("PENSTOCK_TESTS asks for haproxy alone".to_owned());
+        return Ok(Some("PENSTOCK_TESTS asks for haproxy alone".to_owned()));
     }
-    match Subject::Penstock.program() {
-        None => Some("the penstock binary is not built".to_owned()),
-        Some(program) => {
-            let output = std::process::Command::new(program).arg("-v").output();
-            let answers = output.is_ok_and(|o| o.status.success() && !o.stdout.is_empty());
-            (!answers).then(|| "this penstock does not serve yet".to_owned())
+    let Some(program) = Subject::Penstock.program() else {
+        return Err(
+            "there is no penstock binary: run `cargo build --workspace`, or name one in PENSTOCK_BIN".to_owned()
+        );
+    };
+    let output = std::process::Command::new(program).arg("-v").output();
+    if !output.is_ok_and(|o| o.status.success() && !o.stdout.is_empty()) {
+        return Err(format!("{} does not run", program.display()));
+    }
+    if std::env::var_os("PENSTOCK_BIN").is_none()
+        && let Some(source) = newer_source(program)
+    {
+        return Err(format!("the penstock binary is older than {}: run `cargo build --workspace`", source.display()));
+    }
+    Ok(None)
+}
+
+/// A source file of the crates that was changed after the program was built.
+fn newer_source(program: &Path) -> Option<PathBuf> {
+    let modified = |path: &Path| path.metadata().and_then(|m| m.modified()).ok();
+    let built = modified(program)?;
+    let mut folders: Vec<PathBuf> =
+        std::fs::read_dir("../crates").ok()?.flatten().map(|e| e.path().join("src")).collect();
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+            let path = entry.path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|e| e == "rs") && modified(&path) > Some(built) {
+                return Some(path);
+            }
         }
     }
+    None
 }
 
 /// How often a test is tried while others run beside it, and how often on its own after that. A machine under load

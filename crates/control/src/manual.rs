@@ -32,15 +32,16 @@ Generated from the table of commands by `make generate`.
 A `stats socket` answers these commands, and so does `penstock ctl`, which sends them:
 
 ```sh
-echo 'show info; show stat' | socat - /run/penstock.sock
-penstock ctl -s /run/penstock.sock show stat
+echo 'show info; show stat' | socat - /run/penstock/admin.sock
+penstock ctl -s /run/penstock/admin.sock show stat
 ```
 
 One line is read, its commands, separated by `;`, are carried out in order, and the connection closes. Every answer ends with an empty
 line and contains none before it. `prompt` keeps the connection. A backslash takes away the meaning of a `;`, a blank or a backslash. A command whose
 last word is `<<` is followed by lines up to an empty one, `<<WORD` by lines up to one that is WORD. Messages begin with `[3]: ` for an
 error, `[5]: ` and `[6]: ` otherwise, after `set severity-output number`. The level is the one that the `stats socket` line must grant; each
-change is logged. Every `show` that is not refused also takes `json` as its last word.
+change is logged. Every `show` that is not refused also takes `json` as its last word. Commands with a mode need `expert-mode on` or
+`experimental-mode on` earlier on the same connection.
 
 ## Changes that outlive the process
 
