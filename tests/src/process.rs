@@ -179,7 +179,7 @@ impl Drop for Process {
     }
 }
 
-/// An exit as a transcript says it.
+/// An exit status in the words of a transcript.
 pub fn describe(status: ExitStatus) -> String {
     match (status.code(), status.signal()) {
         (Some(code), _) => format!("exit {code}"),

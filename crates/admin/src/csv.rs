@@ -23,7 +23,7 @@ pub fn header() -> String {
     out
 }
 
-/// The line of a row.
+/// A row as a line of CSV.
 pub fn line(row: &Row, legends: bool) -> String {
     let mut out = String::new();
     push_line(&mut out, row, legends);

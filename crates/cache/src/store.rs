@@ -79,8 +79,8 @@ struct Slot {
 const OVERHEAD: usize = size_of::<CacheEntry>() + 2 * size_of::<Slot>() + 320;
 /// Bytes that a field costs besides its name and value.
 const FIELD: usize = 32;
-/// Entries that are looked at for room, twice as many as the smallest ones that a piece of a body needs: those that are being read
-/// stand in the way, and nobody searches for long.
+/// Entries that are looked at for room, twice as many as the smallest ones that a piece of a body needs: those that
+/// are being read stand in the way, and no search takes long.
 const LOOKS: usize = 64;
 
 impl Cache {

@@ -4,7 +4,8 @@ use crate::{entry::CacheEntry, store::Cache, store::cost_of};
 use penstock_http::{Fields, Framing};
 use std::{mem::size_of, sync::Arc};
 
-/// A response that is being stored. Nobody sees it before [`Storing::complete`]; dropped before that, it leaves nothing.
+/// A response that is being stored. It is not visible before [`Storing::complete`]; if it is dropped before that,
+/// nothing is stored.
 #[derive(Debug)]
 pub struct Storing {
     pub(crate) cache: Arc<Cache>,

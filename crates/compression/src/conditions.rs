@@ -57,7 +57,8 @@ fn is_large_enough(framing: Framing, least: u64) -> bool {
     !matches!(framing, Framing::Length(length) if length < least)
 }
 
-/// RFC 9111 sections 5.2.1.6 and 5.2.2.6.
+/// Whether the message may be transformed: `Cache-Control: no-transform` forbids it (RFC 9111 sections 5.2.1.6 and
+/// 5.2.2.6).
 fn may_be_transformed(fields: &Fields) -> bool {
     let mut directives = fields.get_all(b"cache-control").flat_map(list);
     !directives.any(|directive| directive.eq_ignore_ascii_case(b"no-transform"))

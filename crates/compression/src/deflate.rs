@@ -65,8 +65,8 @@ impl Stream {
         self.checksum = empty_checksum(self.wrapper);
     }
 
-    /// Goes on at another level. Right after a flush, what follows may be a new stream: its references reach back to its
-    /// own start only.
+    /// Continues at another level. Right after a flush, what follows may begin a new stream, whose references reach
+    /// back no further than its own start.
     pub fn restart(&mut self, level: u32) {
         self.inner.reset();
         if level != self.level && matches!(self.inner.set_level(level as i32), Ok(Status::Ok)) {

@@ -42,8 +42,7 @@ pub struct Encoded {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EncoderEnded;
 
-/// The least room that [`Encoder::run`] is to be given. With less, the mark of a flush, five bytes, could fill it again and
-/// again.
+/// The minimum room for [`Encoder::run`]. With less, the five bytes that mark a flush could fill it again and again.
 const ROOM_MIN: usize = 16;
 
 impl Encoder {

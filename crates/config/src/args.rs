@@ -223,7 +223,7 @@ impl<'a> Args<'a> {
             return Ok(());
         }
         let message = format!("'{}' is set already", self.keyword);
-        self.error(message).hint("it may stand once: keep the line that is meant");
+        self.error(message).hint("it may be written only once: keep the line you mean");
         Err(Reported)
     }
 

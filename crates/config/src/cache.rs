@@ -66,7 +66,7 @@ fn seconds(args: &mut Args<'_>) -> Parsed<u64> {
     let digits = word.text.bytes().take_while(u8::is_ascii_digit).count();
     let (number, unit) = word.text.split_at(digits);
     if !number.is_empty() && !unit.is_empty() {
-        let message = format!("'{unit}' is not read: these are {number} seconds");
+        let message = format!("'{unit}' is ignored: this means {number} seconds");
         args.diagnostics().warning(word.span, message).hint("write the number of seconds alone");
         return args.number_in(word, number, "a number of seconds", 0..=u64::from(u32::MAX));
     }
@@ -94,14 +94,15 @@ const COMPRESSING: [&str; 3] = ["filter compression", "filter comp-req", "filter
 /// Reads `filter cache`.
 pub(crate) fn filter(draft: &mut Draft, args: &mut Args<'_>) -> Parsed {
     let name = args.word("the name of a cache")?;
-    if !draft.compression_filters.is_empty() {
-        let message = format!("the cache '{}' comes behind a filter that compresses", name.text);
-        return args.wrong(name, message, "write this line before that filter: responses are stored uncompressed");
-    }
     if draft.proxy.cache_filters.iter().any(|known| known.value == name.text) {
         return args.wrong(name, format!("the cache '{}' already has a filter here", name.text), "remove one of them");
     }
+    // Even if it comes too late, so that a cache that does not exist is reported as well.
     draft.proxy.cache_filters.push(Spanned { value: name.text.clone(), span: name.span });
+    if !draft.compression_filters.is_empty() {
+        let message = format!("the cache '{}' comes after a filter that compresses", name.text);
+        return args.wrong(name, message, "write this line before that filter: responses are stored uncompressed");
+    }
     Ok(())
 }
 
@@ -114,7 +115,7 @@ pub(crate) fn order(draft: &Draft, diagnostics: &mut Diagnostics) {
         let cache = &name.text;
         if let Some(other) = draft.seen.get("filter trace") {
             let message = format!(
-                "{kind} '{}' uses the cache '{cache}', but says not in which order with this filter",
+                "{kind} '{}' uses the cache '{cache}', but does not say whether it comes before or after this filter",
                 proxy.name
             );
             diagnostics.error(*other, message).hint(format!("add 'filter cache {cache}' before or after it"));

@@ -33,7 +33,7 @@ pub(crate) fn proxy(draft: &mut Draft, around: &mut Surroundings) {
         && let Some(filter) = draft.seen.get("filter trace")
     {
         diagnostics
-            .error(*filter, format!("{kind} '{name}' compresses, but says not in which order with this filter"))
+            .error(*filter, format!("{kind} '{name}' compresses, but does not say whether before or after this filter"))
             .hint("add 'filter compression' before or after it");
     }
     let is_switch = |line: &&Line| line.words.first().is_some_and(|word| word.text == "switch-mode");
@@ -59,7 +59,7 @@ pub(crate) fn proxy(draft: &mut Draft, around: &mut Surroundings) {
     {
         let keyword = if proxy.options.log == LogFormat::Https { "option httpslog" } else { "option httplog" };
         diagnostics
-            .warning(at(keyword), format!("'{keyword}' needs 'mode http', which {kind} '{name}' has not"))
+            .warning(at(keyword), format!("'{keyword}' needs 'mode http', but {kind} '{name}' is in 'mode tcp'"))
             .hint("'option tcplog' is used instead");
         proxy.options.log = LogFormat::Tcp;
     }
@@ -67,7 +67,7 @@ pub(crate) fn proxy(draft: &mut Draft, around: &mut Surroundings) {
         && proxy.kind.has_backend()
     {
         diagnostics
-            .warning(at("balance"), format!("this way to balance needs 'mode http', which {kind} '{name}' has not"))
+            .warning(at("balance"), format!("this algorithm needs 'mode http', but {kind} '{name}' is in 'mode tcp'"))
             .hint("'balance roundrobin' is used instead");
         proxy.balance = Some(Balance::default());
     }
@@ -106,9 +106,12 @@ fn missing_timeouts(proxy: &Proxy, kind: &str, diagnostics: &mut Diagnostics) {
         }
     }
     if !missing.is_empty() {
-        diagnostics
-            .warning(proxy.span, format!("{kind} '{}' has no limit for {}", proxy.name, missing.join(", ")))
-            .hint("without them, peers that vanish hold their connections for ever; for instance 'timeout client 30s'");
+        diagnostics.warning(proxy.span, format!("{kind} '{}' has no '{}'", proxy.name, missing.join("' or '"))).hint(
+            format!(
+                "without a limit, peers that vanish hold their connections for ever; for instance '{} 30s'",
+                missing[0]
+            ),
+        );
     }
 }
 
@@ -241,8 +244,8 @@ fn listeners(config: &Config, diagnostics: &mut Diagnostics) {
         });
         if let Some((port, line)) = taken {
             diagnostics
-                .warning(address.span, format!("port {port} of this address is already listened on"))
-                .hint(format!("connections would be dealt out between this line and line {line}"));
+                .warning(address.span, format!("port {port} of this address is already in use in this configuration"))
+                .hint(format!("the system would divide its connections between this line and line {line}"));
         }
     }
 }
@@ -424,7 +427,7 @@ impl<'c> Names<'c> {
                 diagnostics
                     .error(
                         target.span,
-                        format!("'{}' is in mode {back}, but '{}' in mode {front}", target.text, frontend.name),
+                        format!("'{}' is in mode {back}, but '{}' is in mode {front}", target.text, frontend.name),
                     )
                     .hint(format!("give both the same 'mode'; the backend is at line {line}"));
             }

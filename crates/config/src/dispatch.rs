@@ -75,8 +75,8 @@ fn arity<T>(keyword: &Keyword<T>, args: &mut Args<'_>) -> Parsed {
         let extra = &args.words[max];
         if keyword.spare {
             args.diagnostics()
-                .warning(extra.span, format!("'{}' and what follows is not read by '{name}'", extra.text))
-                .hint("remove it, or protect the spaces of one argument with quotes");
+                .warning(extra.span, format!("'{name}' ignores '{}' and everything after it", extra.text))
+                .hint("remove it, or put an argument that contains spaces in quotes");
             args.words = &args.words[..max];
             return Ok(());
         }
@@ -98,16 +98,17 @@ fn unknown<T>(table: &'static Table<T>, words: &[Word], around: &mut Surrounding
     let first = &words[0];
     let family = table.family(&first.text);
     if !family.is_empty() {
+        let usable = family.into_iter().filter(|(_, refused)| !refused).map(|(name, _)| name);
         match words.get(1) {
             Some(second) => {
-                let hint = expected(&second.text, family.into_iter());
+                let hint = expected(&second.text, usable);
                 around
                     .diagnostics
                     .error(second.span, format!("unknown '{}' setting '{}'", first.text, second.text))
                     .hint(hint);
             }
             None => {
-                let hint = expected("", family.into_iter());
+                let hint = expected("", usable);
                 around.diagnostics.error(first.span, format!("'{}' needs an argument", first.text)).hint(hint);
             }
         }

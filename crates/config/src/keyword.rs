@@ -111,7 +111,7 @@ pub(crate) struct Keyword<T: 'static> {
     pub(crate) doc: &'static str,
     /// Whether `no KEYWORD` exists.
     pub(crate) negatable: bool,
-    /// Whether surplus words, which HAProxy ignores in silence, are only a warning.
+    /// Whether surplus words, which HAProxy ignores silently, are only a warning.
     pub(crate) spare: bool,
     pub(crate) parse: fn(&mut T, &mut Args<'_>) -> Parsed,
 }
@@ -201,10 +201,10 @@ impl<T> Table<T> {
         })
     }
 
-    /// The names that begin with the word `first` and continue: `timeout` has `timeout client`.
-    pub(crate) fn family(&self, first: &str) -> Vec<&'static str> {
-        self.keywords()
-            .filter_map(|k| k.name.split_once(' ').filter(|(head, _)| *head == first).map(|(_, tail)| tail))
-            .collect()
+    /// What continues the word `first` to a keyword, as `client` does `timeout`, and whether that keyword is refused.
+    pub(crate) fn family(&self, first: &str) -> Vec<(&'static str, bool)> {
+        let continued =
+            |k: &Keyword<T>| k.name.split_once(' ').filter(|(head, _)| *head == first).map(|(_, tail)| tail);
+        self.keywords().filter_map(|k| Some((continued(k)?, matches!(k.support, Support::Refused { .. })))).collect()
     }
 }

@@ -236,7 +236,7 @@ impl Sections {
                     .diagnostics
                     .notice(
                         word.span.to(words[words.len() - 1].span),
-                        "nothing is read behind the name of a 'defaults' section",
+                        "everything after the name of a 'defaults' section is ignored",
                     )
                     .hint("write keywords on lines of their own");
                 None

@@ -376,7 +376,7 @@ const REACH: &[Entry] = &[
                 (_, Ok(ip)) => InitAddr::Ip(ip),
                 _ => {
                     let hint = crate::args::expected(method, ["last", "libc", "none", "an address"].into_iter());
-                    return a.wrong(word, format!("'{method}' is not a way to an address"), hint);
+                    return a.wrong(word, format!("'{method}' is not a method of resolving an address"), hint);
                 }
             });
         }

@@ -59,7 +59,7 @@ pub fn time(text: &str, unit: Duration) -> Result<(Duration, &str), BadTime> {
 /// The warning about `rest`, which follows the unit of the time `text`: the message and a hint.
 pub fn unread(text: &str, rest: &str) -> (String, &'static str) {
     (
-        format!("'{rest}' at the end of the time '{text}' is not read"),
+        format!("'{rest}' at the end of the time '{text}' is ignored"),
         "the units are us, ms, s, m, h and d, and nothing else",
     )
 }
@@ -107,6 +107,7 @@ pub fn suggestion<'a>(word: &str, known: impl Iterator<Item = &'a str> + Clone, 
     all.dedup();
     match all.as_slice() {
         [] => Some(format!("there are no {what}")),
+        [only] => Some(format!("the only one here is '{only}'")),
         few if few.len() <= FEW => Some(format!("the {what} are {}", few.join(", "))),
         _ => None,
     }

@@ -47,7 +47,7 @@ impl Changes {
         self.steps_of(findings.iter().flat_map(|finding| &finding.fix))
     }
 
-    /// The writes of these changes: values first, then the files that keep them over a boot.
+    /// The writes of these changes: values first, then the files that restore them after a reboot.
     pub fn steps_of<'a>(&self, changes: impl IntoIterator<Item = &'a Change>) -> Vec<Step> {
         let mut steps = Vec::new();
         let mut files: Vec<Step> = Vec::new();
@@ -96,7 +96,7 @@ impl Changes {
         steps
     }
 
-    /// What one of our own files holds, without remarks.
+    /// The lines of one of our own files, without comments.
     fn lines(&self, path: &str) -> Vec<String> {
         let text = fs::read_to_string(self.at(path)).unwrap_or_default();
         text.lines().map(str::trim).filter(|l| !l.is_empty() && !l.starts_with('#')).map(str::to_owned).collect()
@@ -225,7 +225,7 @@ impl Changes {
     }
 }
 
-/// The kernel gives tabs back for spaces, and a line feed after everything.
+/// The kernel returns tabs in place of spaces, and ends the text with a line feed.
 fn words(text: &str) -> Vec<&str> {
     text.split_whitespace().collect()
 }

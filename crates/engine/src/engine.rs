@@ -83,7 +83,7 @@ pub trait Forecast {
     }
 }
 
-/// What there is to show of an engine.
+/// What an engine shows of itself in metrics and logs.
 pub trait Describe {
     /// The engine's name in metrics and logs.
     fn name(&self) -> &'static str;

@@ -415,7 +415,7 @@ fn whole(curve: Curve, [x, y]: &qat::Answer) -> Option<Vec<u8>> {
     check::is_point(curve, &point).then_some(point)
 }
 
-/// Whether a device can use the key. Also has the lanes' form of it prepared, which checking its signatures uses.
+/// Whether a device can use the key. Also prepares the form of the key in which the lanes check its signatures.
 fn has_key(key: &Arc<SigningKey>, scheme: Scheme, lanes: Lanes) -> bool {
     if lanes.is_accelerated() && check::is_rsa(scheme) {
         Prepared::of(key).soon(key);

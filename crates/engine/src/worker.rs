@@ -22,7 +22,7 @@ thread_local! {
     static WORKER: RefCell<Worker> = RefCell::default();
     /// Handshakes in progress, and all connections.
     static PRESENT: Cell<(usize, usize)> = const { Cell::new((0, 0)) };
-    /// Steps that handshakes have made: while it grows, more operations may come.
+    /// Number of steps that handshakes have made; while it grows, more operations may come.
     static STEPS: Cell<u64> = const { Cell::new(0) };
     static SHARE: Cell<Share> = const { Cell::new(0) };
 }
@@ -165,14 +165,14 @@ fn count_inline(class: Class) {
     });
 }
 
-/// Reports a handshake that failed the way a wrong shared secret makes it fail, whosever fault that was: an engine that does not
-/// check every key exchange rechecks the next ones.
+/// Reports a handshake that failed as one with a wrong shared secret does, whichever side is at fault: an engine that
+/// does not check every key exchange rechecks the next ones.
 pub fn suspect() {
     with_queue(Queue::suspect);
 }
 
-/// For the driver: ready while this thread's queue has work. Otherwise it is woken by the next submission, be it to an engine
-/// that is installed only then.
+/// For the driver: ready while this thread's queue has work. Otherwise the next submission wakes it, even one to an
+/// engine installed later.
 pub fn poll_work(cx: &mut Context<'_>) -> Poll<()> {
     WORKER.with(|worker| {
         let worker = &mut *worker.borrow_mut();

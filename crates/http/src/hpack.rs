@@ -262,7 +262,7 @@ fn write_length(len: usize, out: &mut Vec<u8>) {
     out.push(rest as u8);
 }
 
-/// Where the reader of a block is.
+/// The position of the reader in a block.
 struct Input<'a> {
     block: &'a [u8],
     at: usize,
@@ -435,7 +435,7 @@ impl Request {
         self.block.malformed |=
             misplaced || matches!(name, Name::Forbidden | Name::Bad) || matches!(value, Value::Wrong | Value::Bad);
     }
-    /// Whether all is there that must be (RFC 9113 sections 8.3.1 and 8.5).
+    /// Checks that the required pseudo-header fields are there (RFC 9113 sections 8.3.1 and 8.5).
     fn end(mut self) -> Block {
         let has = |name: Name| self.pseudo & 1 << name as u8 != 0;
         let tunnel = self.connect && !has(Name::Protocol);

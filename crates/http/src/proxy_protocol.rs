@@ -59,7 +59,7 @@ pub struct Ssl {
 /// How far a parse came.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Parse {
-    /// So far so good; call again with the same bytes and more behind them.
+    /// Valid so far, but incomplete; call again with the same bytes and those that follow.
     Partial,
     /// The header, and how many bytes it took.
     Complete(Box<Header>, usize),

@@ -36,10 +36,11 @@ impl RequestHead {
         RequestHead::default()
     }
 
-    /// A head put together by us.
+    /// Builds a head from its parts.
     ///
     /// # Errors
-    /// When method or target are not what [`RequestHead::parse`] would take.
+    ///
+    /// If [`RequestHead::parse`] would not accept the method or the target.
     pub fn from_parts(method: &[u8], target: &[u8], version: Version) -> Result<RequestHead, Error> {
         let mut head = RequestHead::new();
         head.start(method, target, version)?;
@@ -161,8 +162,8 @@ impl RequestHead {
         }
     }
 
-    /// Reads a head for rules that look at bytes which nobody has taken for HTTP yet: as [`RequestHead::parse`], but the preface of HTTP/2
-    /// is the request that it is formed like, `PRI * HTTP/2.0` (RFC 9113 section 3.4).
+    /// Reads a head for rules that look at bytes before they are known to be HTTP: as [`RequestHead::parse`], but the
+    /// preface of HTTP/2 is the request that it is formed like, `PRI * HTTP/2.0` (RFC 9113 section 3.4).
     ///
     /// # Errors
     /// As [`RequestHead::parse`].

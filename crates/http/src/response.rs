@@ -44,10 +44,11 @@ impl ResponseHead {
         self.version = version;
     }
 
-    /// Reads a head that is all there, from the start of `input`.
+    /// Reads a complete head from the start of `input`.
     ///
     /// # Errors
-    /// At the first line that no valid head has.
+    ///
+    /// At the first line that cannot be part of a valid head.
     pub fn parse(&mut self, input: &[u8], limits: &Limits) -> Result<Parse, Error> {
         self.read(&mut Progress::default(), input, limits)
     }

@@ -8,7 +8,8 @@ use crate::fields::{Fields, Known};
 /// Sixteen bytes in base64.
 const KEY_LEN: usize = 24;
 
-/// Refuses a request for a WebSocket without a key (RFC 6455 section 4.1): a server that misses that is confused.
+/// Refuses a request for a WebSocket without a key (RFC 6455 section 4.1): a server that overlooks this would be
+/// confused.
 ///
 /// # Errors
 /// If the key is missing or not 24 bytes long. Its content is not checked, as in HAProxy.

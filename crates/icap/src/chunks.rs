@@ -33,6 +33,10 @@ impl Chunks {
         self.state == State::Ended
     }
     /// Decodes from `input`, passing payload to `take`, until it is used up or the body has ended; returns how much was used.
+    ///
+    /// # Errors
+    ///
+    /// If the chunks are invalid, or `take` fails.
     pub fn read(&mut self, input: &[u8], mut take: impl FnMut(&[u8]) -> Result<(), Error>) -> Result<usize, Error> {
         let mut at = 0;
         while at < input.len() && !self.is_ended() {

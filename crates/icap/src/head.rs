@@ -102,7 +102,7 @@ impl<'a> Iterator for Lines<'a> {
     }
 }
 
-/// Three digits, and a reason that nobody reads.
+/// Three digits, and a reason phrase, which is ignored.
 fn status(text: &[u8]) -> Option<u16> {
     let (digits, reason) = text.split_at_checked(3)?;
     let valid = digits.iter().all(u8::is_ascii_digit)

@@ -176,7 +176,7 @@ impl Comparison {
             "unmatched": self.unmatched, "target_rate": self.target_rate, "cores": self.cores })
     }
 
-    /// Facts of both machines, those that differ first; equal ones once.
+    /// Facts about both machines: first those that differ, then the equal ones, listed once.
     #[must_use]
     pub fn facts(&self) -> Vec<(String, String, String)> {
         let all = |outcome: &Outcome| -> Vec<(String, String)> {

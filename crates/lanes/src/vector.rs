@@ -72,7 +72,7 @@ pub(crate) trait Vector: Copy + Default + DefaultIsZeroes + Send + Sync + 'stati
     fn add_first(self, other: Self) -> Self;
     /// Each lane's value one lane lower; the last takes the first of `above`.
     fn down(self, above: Self) -> Self;
-    /// Each lane's value one lane higher; the first takes the last of `below`.
+    /// Shifts each lane's value one lane up; the first lane gets the last one of `below`.
     fn up(self, below: Self) -> Self;
     /// The digits of a number whose limbs are these words of at most 53 bits, lowest lane first. There is no carry out
     /// of the last one.

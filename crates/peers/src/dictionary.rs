@@ -53,6 +53,10 @@ pub(crate) struct Received(Vec<Option<Arc<str>>>);
 
 impl Received {
     /// Takes a name off `input`.
+    ///
+    /// # Errors
+    ///
+    /// If its length or its number is invalid.
     pub fn read(&mut self, input: &mut &[u8]) -> Result<Option<Arc<str>>, Flaw> {
         let length = varint::take(input)?;
         if length == 0 {

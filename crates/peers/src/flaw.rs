@@ -23,7 +23,7 @@ pub enum Flaw {
     Dictionary,
     /// The peer reported an error of ours.
     Reported,
-    /// A line of the handshake that is none.
+    /// An invalid line in the handshake.
     Hello,
 }
 

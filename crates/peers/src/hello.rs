@@ -30,15 +30,15 @@ pub struct Hello {
 pub enum HelloStatus {
     /// The session is open.
     Ok = 200,
-    /// Not now.
+    /// Busy: the peer may try again later.
     TryAgain = 300,
-    /// The lines are no handshake.
+    /// The lines are not a handshake.
     Protocol = 501,
-    /// The version is not spoken.
+    /// The version is not supported.
     Version = 502,
-    /// We are not whom it wants to talk to.
+    /// The peer wants to talk to someone else.
     NotMe = 503,
-    /// We do not know it.
+    /// The peer is not known here.
     Unknown = 504,
 }
 
@@ -75,11 +75,11 @@ pub struct HelloReader {
 }
 
 impl HelloReader {
-    /// Takes bytes off `input` up to the end of the third line; `Some` then.
+    /// Consumes `input` up to the end of the third line; returns the handshake once it is complete.
     ///
     /// # Errors
     ///
-    /// The status to answer with, if the lines are no handshake, or of an unknown version.
+    /// If the lines are not a handshake or ask for an unknown version: the status to answer with.
     pub fn input(&mut self, input: &mut &[u8]) -> Result<Option<Hello>, HelloStatus> {
         while let Some((&byte, rest)) = input.split_first() {
             *input = rest;

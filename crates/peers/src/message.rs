@@ -71,7 +71,7 @@ impl<'a> Message<'a> {
     ///
     /// # Errors
     ///
-    /// If it is longer than messages may be.
+    /// If it exceeds the length limit of messages.
     pub fn read(input: &mut &'a [u8]) -> Result<Option<Message<'a>>, Flaw> {
         let [class, kind, rest @ ..] = *input else { return Ok(None) };
         if *kind < 128 {

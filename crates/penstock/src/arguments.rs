@@ -10,7 +10,7 @@ pub struct Command {
     pub usage: &'static str,
     /// One line for the help.
     pub help: &'static str,
-    /// Its options.
+    /// The options of this subcommand.
     pub options: fn() -> Vec<Opt>,
     /// Words that may follow it.
     pub words: fn() -> Vec<&'static str>,
@@ -29,6 +29,17 @@ impl Command {
         run: fn(&[OsString]) -> ExitCode,
     ) -> Command {
         Command { name, usage, help, options: Vec::new, words: Vec::new, below: &[], run }
+    }
+
+    /// Runs it with the arguments after its name. `parents` are the names before its own. One that has neither options nor subcommands, whose
+    /// help says more, shows its line of help.
+    pub fn start(&self, parents: &str, arguments: &[OsString]) -> ExitCode {
+        let asks = matches!(arguments, [only] if only == "--help" || only == "-h");
+        if asks && (self.options)().is_empty() && self.below.is_empty() {
+            println!("Usage: {parents} {} {}\n\n{}", self.name, self.usage, self.help);
+            return ExitCode::SUCCESS;
+        }
+        (self.run)(arguments)
     }
 
     /// Sets its options.

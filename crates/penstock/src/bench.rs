@@ -13,9 +13,14 @@ use std::{ffi::OsString, process::ExitCode};
 
 /// The subcommands.
 pub const COMMANDS: &[Command] = &[
-    Command::new("load", "URL [options]", "loads a server and says what came of it", load::run).options(load::options),
-    Command::new("agent", "[options]", "makes its share of a load that another machine runs", agent::run)
-        .options(agent::options),
+    Command::new("load", "URL [options]", "loads a server and reports the result", load::run).options(load::options),
+    Command::new(
+        "agent",
+        "[options]",
+        "generates this machine's share of a load that another machine controls",
+        agent::run,
+    )
+    .options(agent::options),
     Command::new(
         "certs",
         "DIR HOST...",
@@ -25,12 +30,11 @@ pub const COMMANDS: &[Command] = &[
     Command::new("study", "NAME [options]", "starts servers, loads them in turn, and reports with figures", study::run)
         .options(study::options)
         .words(study::names),
-    Command::new("report", "result.json [options]", "the report of a result that was written before", report::run)
-        .options(report::options),
+    Command::new("report", "result.json [options]", "shows a saved result again", report::run).options(report::options),
     Command::new(
         "compare",
         "A.json B.json [options]",
-        "two results of one study side by side, with intervals",
+        "compares two results of one study, with intervals",
         compare::run,
     )
     .options(compare::options),
@@ -44,8 +48,8 @@ pub fn run(arguments: &[OsString]) -> ExitCode {
         return ExitCode::SUCCESS;
     }
     match COMMANDS.iter().find(|command| Some(command.name) == first) {
-        Some(command) => (command.run)(&arguments[1..]),
-        None => serve::fail(&format!("bench: '{}' is nothing it can do\n\n{}", arguments[0].display(), usage())),
+        Some(command) => command.start("penstock bench", &arguments[1..]),
+        None => serve::fail(&format!("bench: unknown command '{}'\n\n{}", arguments[0].display(), usage())),
     }
 }
 

@@ -12,9 +12,12 @@ use std::{ffi::OsString, io::Write, path::PathBuf, process::ExitCode};
 
 /// Every subcommand, in the order of the help.
 pub const COMMANDS: &[Command] = &[
-    Command::new("quickstart", "", "a whole HTTPS load balancer out of nothing, to look at", |rest| {
-        alone("quickstart", rest, quickstart::run)
-    }),
+    Command::new(
+        "quickstart",
+        "",
+        "starts a complete HTTPS load balancer with two backends, for a first look",
+        |rest| alone("quickstart", rest, quickstart::run),
+    ),
     Command::new("check", "FILE|DIR...", "shows everything that is wrong with a configuration, as -c does", |rest| {
         if rest.is_empty() {
             return serve::fail("check: it needs a configuration file or a directory of them");
@@ -27,13 +30,28 @@ pub const COMMANDS: &[Command] = &[
     Command::new("top", "[URL] [options]", "shows what a running process does, from its metrics", top::run)
         .options(top::options),
     Command::new("bench", "COMMAND [options]", "measures any TLS server", bench::run).below(bench::COMMANDS),
-    Command::new("plan", "[options]", "what a service level takes: cores, servers, devices, power, cost", plan::run)
-        .options(plan::options),
-    Command::new("doctor", "[-f FILE] [options]", "what this machine lacks for a configuration", doctor::run)
-        .options(doctor::options)
-        .words(|| doctor::WORDS.to_vec()),
-    Command::new("lab-setup", "--role server|client [options]", "a side to measure with, and back", lab_setup::run)
-        .options(lab_setup::options),
+    Command::new(
+        "plan",
+        "[options]",
+        "calculates what a service level needs: cores, servers, devices, power, cost",
+        plan::run,
+    )
+    .options(plan::options),
+    Command::new(
+        "doctor",
+        "[-f FILE] [options] | qat [DEVICE] status|up|down|restart|reset",
+        "examines what this machine lacks for a configuration, and fixes it",
+        doctor::run,
+    )
+    .options(doctor::options)
+    .words(|| doctor::WORDS.to_vec()),
+    Command::new(
+        "lab-setup",
+        "--role server|client [options]",
+        "sets up one side of a measurement, and restores the host",
+        lab_setup::run,
+    )
+    .options(lab_setup::options),
     Command::new("keywords", "", "lists every keyword of the configuration language", |rest| {
         alone("keywords", rest, list_keywords)
     }),
@@ -49,7 +67,7 @@ pub const COMMANDS: &[Command] = &[
             };
             let script =
                 shell.and_then(completion::Shell::parse).map(|shell| completion::script(COMMANDS, shell, name));
-            shown(script, "completion: it is for bash, zsh or fish, and for the name penstock or haproxy")
+            shown(script, "completion: choose bash, zsh or fish, and optionally the name haproxy")
         },
     )
     .words(|| completion::SHELLS.iter().map(|(name, _)| *name).collect()),

@@ -17,10 +17,10 @@ use std::{
 
 fn usage() -> String {
     format!(
-        "usage: penstock ctl [OPTIONS] COMMAND...          one command, such as: penstock ctl show stat\n       \
-         penstock ctl [OPTIONS]                     commands as they are typed\n       \
-         penstock ctl [OPTIONS] watch COMMAND...    the same command again and again\n\n{}\n\
-         A command that ends with << has its payload from standard input.\n",
+        "Usage: penstock ctl [options] COMMAND...          one command, such as: penstock ctl show stat\n       \
+         penstock ctl [options]                     commands as they are typed\n       \
+         penstock ctl [options] watch COMMAND...    the same command again and again\n\n{}\n\
+         A command that ends with << reads its payload from standard input.\n",
         help(&options())
     )
 }
@@ -28,9 +28,9 @@ fn usage() -> String {
 /// The options before the command.
 pub fn options() -> Vec<Opt> {
     vec![
-        value("-s", "ADDRESS", "the stats socket: a path, or HOST:PORT; else PENSTOCK_SOCKET says it"),
+        value("-s", "ADDRESS", "the stats socket, a path or HOST:PORT [PENSTOCK_SOCKET]"),
         value("-f", "FILE", "the configuration whose stats socket it is"),
-        switch("--json", "JSON, of commands that show something"),
+        switch("--json", "shows the answer as JSON, for commands that show something"),
         value("--interval", "SECONDS", "how often to ask when watching [2]"),
         switch("--help", "shows this help"),
     ]
@@ -253,7 +253,7 @@ fn address(options: &Options) -> Result<String, String> {
     }
     match std::env::var("PENSTOCK_SOCKET") {
         Ok(socket) => Ok(plain(&socket)),
-        Err(_) => Err(format!("where is the stats socket? Say it with -s, -f or PENSTOCK_SOCKET\n\n{}", usage())),
+        Err(_) => Err(format!("no stats socket given: use -s, -f or PENSTOCK_SOCKET\n\n{}", usage())),
     }
 }
 

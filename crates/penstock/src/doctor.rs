@@ -24,7 +24,7 @@ const CRITICAL: u8 = 4;
 /// Where changes are recorded, on the host on which they are made.
 const JOURNAL: &str = "/var/lib/penstock/doctor.json";
 
-/// Its options.
+/// The options of this subcommand.
 pub fn options() -> Vec<Opt> {
     vec![
         value("-f", "FILE|DIR", "the configuration to be served; may be repeated"),
@@ -48,7 +48,7 @@ pub fn options() -> Vec<Opt> {
 fn usage() -> String {
     format!(
         "Usage: penstock doctor [-f FILE] [options]\n       penstock doctor qat [DEVICE] status|up|down|restart|reset [--apply] [--json]\n\n{}\n\
-         Exit status: 0 nothing to mend, {WARNINGS} warnings, {CRITICAL} critical findings, 1 the examination itself failed.\n",
+         Exit status: 0 nothing to fix, {WARNINGS} warnings, {CRITICAL} critical findings, 1 the examination itself failed.\n",
         help(&options())
     )
 }
@@ -158,7 +158,7 @@ fn config(arguments: &Arguments) -> Result<Option<Config>, String> {
     let (config, diagnostics) = configuration::load(configuration::sources(&files)?, &flags);
     if diagnostics.has_errors() {
         configuration::accepted(&config, &diagnostics, &flags);
-        return Err("the configuration has errors: mend them first".into());
+        return Err("the configuration has errors: correct them first".into());
     }
     Ok(Some(config))
 }
@@ -200,10 +200,12 @@ fn qat(arguments: &Arguments) -> Result<(), String> {
         [one] if Action::parse(one).is_some() => (None, one.as_str()),
         [device] => (Some(device.as_str()), "status"),
         [device, action] => (Some(device.as_str()), action.as_str()),
-        [.., extra] => return Err(format!("'{extra}' is too much: doctor qat [DEVICE] status|up|down|restart|reset")),
+        [.., extra] => {
+            return Err(format!("unexpected argument '{extra}': doctor qat [DEVICE] status|up|down|restart|reset"));
+        }
     };
     let action =
-        Action::parse(action).ok_or_else(|| format!("'{action}' is none of status, up, down, restart, reset"))?;
+        Action::parse(action).ok_or_else(|| format!("'{action}' is not one of status, up, down, restart, reset"))?;
     let (host, root) = host(arguments)?;
     let devices = Devices::of(&host);
     if action == Action::Status {

@@ -155,7 +155,7 @@ const OPTIONS: &[Opt] = &[
     opt("-h", Nothing, "shows this help", |f, _, _| { f.help = true; Ok(()) }),
     opt("--help", Nothing, "shows this help", |f, _, _| { f.help = true; Ok(()) }),
     opt("-D", Nothing, "runs in the background", |f, _, _| { f.daemon = true; Ok(()) }),
-    opt("-Ws", Nothing, "as -W, for a systemd service of type notify: the file's 'daemon' does not count", |f, _, _| { f.master = true; f.service = true; Ok(()) }),
+    opt("-Ws", Nothing, "like -W, for a systemd service of type notify: 'daemon' in the configuration is ignored", |f, _, _| { f.master = true; f.service = true; Ok(()) }),
     opt("-W", Nothing, "master and worker: SIGUSR2 reloads, SIGUSR1 drains, SIGTERM stops", |f, _, _| { f.master = true; Ok(()) }),
     opt("-db", Nothing, "stays in the foreground, even where the file says 'daemon'", |f, _, _| { f.foreground = true; Ok(()) }),
     opt("-dW", Nothing, "does not start when there is a warning", |f, _, _| { f.warnings_are_errors = true; Ok(()) }),
@@ -170,7 +170,7 @@ const OPTIONS: &[Opt] = &[
     without_effect("-de", Nothing, "epoll is the only poller"),
     without_effect("-dp", Nothing, "epoll is the only poller"),
     without_effect("-dL", Nothing, "the binary loads no libraries of its own but the system's C library"),
-    without_effect("-dK", Glued("class"), "the keywords are listed by 'penstock keywords'"),
+    without_effect("-dK", Glued("class"), "'penstock keywords' lists the keywords"),
     opt("-d", Nothing, "stays in the foreground and shows requests and responses", |f, _, _| { f.debug = true; f.foreground = true; Ok(()) }),
     opt("-n", Next("maxconn"), "limits the connections of the process, whatever 'maxconn' says", |f, text, _| { f.maxconn = Some(number(text)).filter(|n| *n > 0); Ok(()) }),
     opt("-N", Next("maxconn"), "default limit of each proxy", |f, text, _| { f.proxy_maxconn = Some(number(text)).filter(|n| *n > 0); Ok(()) }),
@@ -213,7 +213,10 @@ impl Flags {
                 _ => (text == o.name).then_some((o, "")),
             });
             let Some((option, glued)) = found else {
-                return Err(format!("unknown option '{text}'"));
+                return Err(match text.starts_with('-') {
+                    true => format!("unknown option '{text}'"),
+                    false => format!("unknown command '{text}'; a configuration file is given with -f"),
+                });
             };
             let apply = option.apply.unwrap_or(|_, _, _| Ok(()));
             if option.apply.is_none() {
@@ -329,7 +332,8 @@ mod tests {
         assert_eq!(parse("-c -f").unwrap_err(), "-f needs <file|dir> after it");
         assert_eq!(parse("-p -c").unwrap_err(), "-p needs <file> after it");
         assert_eq!(parse("-sf x").unwrap_err(), "'x' is not a process id");
-        assert_eq!(parse("extra").unwrap_err(), "unknown option 'extra'");
+        assert_eq!(parse("-extra").unwrap_err(), "unknown option '-extra'");
+        assert_eq!(parse("extra").unwrap_err(), "unknown command 'extra'; a configuration file is given with -f");
         assert_eq!(parse("-n abc -c").unwrap().maxconn, None);
     }
 

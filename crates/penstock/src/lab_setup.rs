@@ -18,16 +18,16 @@ use std::{
 /// The default directory.
 const DIRECTORY: &str = "/var/lib/penstock/lab";
 
-/// Its options.
+/// The options of this subcommand.
 pub fn options() -> Vec<Opt> {
     vec![
         value("--role", "server|client", "which side this host is"),
         value("--mode", "native|sw|hw", "which engine the server uses [native]; run again to switch"),
-        value("--proxy", "penstock|haproxy", "what serves [penstock]"),
+        value("--proxy", "penstock|haproxy", "the proxy to set up [penstock]"),
         value("--haproxy-cores", "LIST", "processors of the proxy, or of the load generator, as in 0-7"),
-        value("--nbthread", "N", "its threads [one for each of them]"),
+        value("--nbthread", "N", "number of its threads [one for each processor]"),
         value("--backend-cores", "LIST", "processors of the backend"),
-        value("--backend-workers", "N", "its workers [one for each of them]"),
+        value("--backend-workers", "N", "number of its workers [one for each processor]"),
         value("--keep-alive", "on|off", "whether clients' connections are kept [on]"),
         value("--certificate", "KIND", "rsa2048, rsa4096 or ecdsa [rsa2048]"),
         value("--port", "N", "where the proxy listens [8443]"),
@@ -38,7 +38,7 @@ pub fn options() -> Vec<Opt> {
         value("--governor", "NAME", "frequency governor"),
         value("--dir", "DIR", "where the files go [/var/lib/penstock/lab]"),
         switch("--only-files", "leaves the host's settings alone"),
-        switch("-y", "does it; without, it is only shown"),
+        switch("-y", "makes the changes; without it they are only shown"),
         switch("--undo", "puts everything back to before the first run"),
         switch("--force", "with --undo: also what someone else has changed since"),
         value("--host", "DIR", "the host below this directory instead of this one"),

@@ -54,7 +54,7 @@ fn main() -> ExitCode {
     }
     let arguments: Vec<OsString> = std::env::args_os().skip(1).collect();
     if let Some(command) = arguments.first().and_then(|word| commands::find(word.to_str()?)) {
-        return (command.run)(&arguments[1..]);
+        return command.start(name::NAME.command(), &arguments[1..]);
     }
     match Flags::parse(arguments) {
         Ok(flags) => obey(flags),

@@ -93,11 +93,16 @@ fn escaped(text: &str) -> String {
     escaped
 }
 
-/// Turns a line of help into a sentence.
+/// Turns a line of help into a sentence. A first word that is typed as it stands, such as a name or a value of a list, keeps its letters.
 fn sentence(help: &str) -> String {
+    let help = help.trim_end_matches('.');
+    let first = help.split(' ').next().unwrap_or_default();
+    let is_plain = first.chars().all(|c| c.is_ascii_lowercase());
     let mut characters = help.chars();
-    let first = characters.next().map(|c| c.to_uppercase().to_string()).unwrap_or_default();
-    format!("{first}{}.", characters.as_str().trim_end_matches('.'))
+    match characters.next().filter(|_| is_plain) {
+        Some(c) => format!("{}{}.", c.to_ascii_uppercase(), characters.as_str()),
+        None => format!("{help}."),
+    }
 }
 
 fn penstock(commands: &[Command]) -> String {
@@ -151,7 +156,7 @@ fn penstock(commands: &[Command]) -> String {
         ),
         (
             "SIGHUP, SIGQUIT",
-            "to the same: says on standard error how its servers and proxies are, or how much memory it takes",
+            "to such a process: writes the state of its servers and proxies (SIGHUP), or its memory use (SIGQUIT), to standard error",
         ),
     ] {
         page.item(signals, meaning);
@@ -163,11 +168,11 @@ fn penstock(commands: &[Command]) -> String {
     page.say("A master ends with the status of its last worker.");
     page.head("ENVIRONMENT");
     page.item("PENSTOCK_SOCKET", "the stats socket that 'penstock ctl' speaks to");
-    page.item("NO_COLOR", "messages have no colours, whatever it is set to");
-    page.item("NOTIFY_SOCKET", "where systemd is told that it serves, reloads and ends");
+    page.item("NO_COLOR", "if set to anything, messages have no colours");
+    page.item("NOTIFY_SOCKET", "the socket on which systemd is told that penstock is ready, reloading or stopping");
     page.head("FILES");
     page.item("/etc/penstock/penstock.cfg", "the configuration of the service penstock.service");
-    page.item("/etc/haproxy/haproxy.cfg", "that of haproxy.service, where penstock stands in haproxy's place");
+    page.item("/etc/haproxy/haproxy.cfg", "that of haproxy.service, where penstock replaces haproxy");
     page.head("SEE ALSO");
     page.line(".BR penstock\\-ctl (1),");
     page.line(".BR penstock.cfg (5)");
@@ -199,7 +204,7 @@ fn ctl(command: &Command) -> String {
     page.head("OPTIONS");
     page.options(&(command.options)());
     page.head("COMMANDS");
-    page.say("In parentheses stands the level that the 'stats socket' line must give, where it is more than that of a user, and the mode that the command needs.");
+    page.say("The level that the 'stats socket' line must grant, if it is higher than user, and the mode that the command needs are in parentheses.");
     let mut entries: Vec<_> = TABLE.entries().filter(|entry| !entry.usage.is_empty()).collect();
     entries.sort_by_key(|entry| entry.usage);
     for entry in entries {
@@ -250,7 +255,7 @@ fn configuration() -> String {
     let others: Vec<&str> = names.into_iter().filter(|name| section(name).is_none()).collect();
     page.item(
         &others.join(", "),
-        "as in HAProxy's manual; 'penstock keywords' says what becomes of each of their words",
+        "as in HAProxy's manual; 'penstock keywords' says which of their keywords are supported",
     );
     page.head("EXAMPLE");
     page.line(".nf");

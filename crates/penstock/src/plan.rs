@@ -17,30 +17,30 @@ use std::{
     process::ExitCode,
 };
 
-/// Its options.
+/// The options of this subcommand.
 pub fn options() -> Vec<Opt> {
     let mut options = vec![
         switch("--published", "plans with the published rates and design points of an eight-server rack"),
-        value("--level", "TPS", "a service level; may be repeated; 5K, 9K, 18K and 30K unless told"),
+        value("--level", "TPS", "a service level; may be repeated [5K, 9K, 18K and 30K]"),
         value("--native", "RATES", "software one at a time: TPS of a core, or CORES:TPS,CORES:TPS,..."),
         value("--sw", "RATES", "software, eight lanes at a time"),
         value("--hw", "RATES", "a QuickAssist card with the cores that feed it"),
-        value("--device-peak", "TPS", "what one card never exceeds; the highest rate of --hw unless told"),
+        value("--device-peak", "TPS", "what one card never exceeds [the highest rate of --hw]"),
         value("--study", "FILE", "the rates of a study, JSON"),
-        value("--view", "NAME", "plan, rack, edge, cost, inputs; may be repeated; plan and inputs unless told"),
+        value("--view", "NAME", "plan, rack, edge, cost, inputs; may be repeated [plan and inputs]"),
         switch(
             "--measure",
-            "measures here: how many handshakes a second, and what would change that; with --level, plans with it",
+            "measures how many handshakes a second this machine can do, and what would change that; with --level, plans with the result",
         ),
-        value("--crt", "FILE", "with --measure: the certificate, PEM; RSA-2048 is made unless told"),
+        value("--crt", "FILE", "with --measure: the certificate, PEM [an RSA-2048 certificate that is made]"),
         value("--key", "FILE", "with --measure: its key, where it is not in the same file"),
         value("--tls", "1.2|1.3", "with --measure: the version of TLS [1.3]"),
         value("--seconds", "N", "with --measure: how long, about [3]"),
         value("--resumption", "SHARE", "with --measure: share of clients that would resume [60%]"),
-        value("--cards", "N", "with --measure: QuickAssist cards that are thought of [1]"),
+        value("--cards", "N", "with --measure: number of QuickAssist cards to consider [1]"),
         value("--submit-us", "N", "with --measure: CPU to hand a handshake to a card, assumed [10]"),
         switch("--json", "everything as JSON"),
-        switch("--csv", "one view as CSV, the plans unless told"),
+        switch("--csv", "one view as CSV [the plans]"),
         value("--html", "FILE", "writes a page with figures, '-' for standard output"),
         switch("--help", "shows this help"),
     ];
@@ -50,7 +50,11 @@ pub fn options() -> Vec<Opt> {
         let help = format!("{} [{default}, {}]", input.doc, input.origin.name());
         options.push(value(&format!("--{}", input.name), unit, &help));
     }
-    options.push(value("--attribution", "whole|cores", "what of a server is paid for [cores, NOT PUBLISHED]"));
+    options.push(value(
+        "--attribution",
+        "whole|cores",
+        "which part of a server counts as cost: all of it, or the allocated cores [cores, NOT PUBLISHED]",
+    ));
     options
 }
 
@@ -165,7 +169,7 @@ fn show(report: &Report, arguments: &Arguments) -> Result<(), String> {
         match View::ALL.into_iter().find(|view| view.name() == name) {
             Some(view) => views.push(view),
             None if name == "all" => views.extend(View::ALL),
-            None => return Err(format!("there is no view '{name}': plan, rack, edge, cost, inputs and all are")),
+            None => return Err(format!("unknown view '{name}': choose plan, rack, edge, cost, inputs or all")),
         }
     }
     if views.is_empty() {

@@ -15,12 +15,12 @@ use std::{
 /// Where quickstart serves its metrics.
 const DEFAULT: &str = "http://127.0.0.1:8404/metrics";
 
-/// Its options.
+/// The options of this subcommand.
 pub fn options() -> Vec<Opt> {
     vec![
-        switch("--once", "prints one view, of one interval, and ends: for scripts"),
+        switch("--once", "prints the view of one interval and exits, for scripts"),
         value("--interval", "SECONDS", "time between two views [1]"),
-        value("--width", "COLUMNS", "with --once: where lines are cut [160]"),
+        value("--width", "COLUMNS", "with --once: the width at which lines are cut [160]"),
         switch("--help", "shows this help"),
     ]
 }

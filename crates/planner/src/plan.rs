@@ -44,7 +44,7 @@ pub struct Fleet {
     pub cores_per_server: f64,
     /// Share of all cores that is not allocated.
     pub idle: f64,
-    /// kW that the servers and cards draw whole, before PUE.
+    /// Power of all servers and cards together in kW, before PUE.
     pub kw: f64,
     /// Racks that the servers fill.
     pub racks: u32,

@@ -10,9 +10,9 @@ pub enum Mode {
     Native,
     /// Eight lanes at a time, in software.
     Sw,
-    /// By a device.
+    /// On a device.
     Hw,
-    /// By a device, and what is beyond its peak in software.
+    /// On a device, and in software beyond the device's peak.
     HwSw,
 }
 

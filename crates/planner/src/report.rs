@@ -45,7 +45,7 @@ pub struct Row {
 }
 
 impl Report {
-    /// Works everything out.
+    /// Computes the plan and its views.
     ///
     /// # Errors
     /// A level is not a rate, or there are no rates at all.

@@ -86,7 +86,7 @@ const MONTHS: [f64; 7] = [12.0, 24.0, 36.0, 48.0, 60.0, 72.0, 84.0];
 const UNITS: [f64; 2] = [1.0, 2.0];
 const CARDS: [u32; 6] = [1, 2, 3, 4, 5, 6];
 const COMPARED: [f64; 3] = [5_000.0, 9_000.0, 18_000.0];
-/// The highest accelerated row.
+/// The highest published rate with accelerators, in TPS.
 const PEAK: f64 = 30_000.0;
 
 /// Tries every combination.

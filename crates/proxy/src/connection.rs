@@ -58,7 +58,7 @@ impl Conn {
     pub fn bind(&self) -> &Bind {
         &self.proxy().binds[self.bind]
     }
-    /// How long the client may take to begin a request, be it the first or a later one.
+    /// How long the client may take to begin a request, whether its first or a later one.
     pub fn patience(&self) -> Option<Duration> {
         let timeouts = &self.proxy().timeouts;
         let own = match self.requests {

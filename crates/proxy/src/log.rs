@@ -37,7 +37,7 @@ pub(crate) struct LogTargets {
     targets: Vec<Arc<Target>>,
     /// The indices of the targets of each proxy.
     of_proxy: PerProxy<Vec<usize>>,
-    /// Those of the process itself.
+    /// The indices of the targets of the process itself.
     of_process: Vec<usize>,
     /// The `log-tag` of each proxy, if it has one.
     tags: PerProxy<Option<Vec<u8>>>,

@@ -15,7 +15,7 @@ pub const RETRY: Status = -2;
 /// The device is being reset.
 pub const RESTARTING: Status = -7;
 
-/// An instance of the library's.
+/// The handle of an instance in the library.
 pub type Handle = *mut c_void;
 /// `CpaBoolean`.
 pub type Bool = u32;

@@ -25,7 +25,7 @@ const ALIGN: usize = 64;
 const FREE: u32 = 0;
 /// The library has it, and may write to the slot at any time.
 const TAKEN: u32 = 1;
-/// The library has answered and let go of it.
+/// The library has answered, and no longer uses the slot.
 const ANSWERED: u32 = 2;
 
 /// One request. It lies in pinned memory, never moves, and is reached through raw pointers only: while it is `TAKEN`, its
@@ -34,7 +34,7 @@ const ANSWERED: u32 = 2;
 pub struct Slot {
     state: AtomicU32,
     status: AtomicI32,
-    /// The instance that has it: one of the device's list, which outlives every slot.
+    /// The instance that the request was given to: one in the device's list, which outlives every slot.
     instance: *const Instance,
     pub(crate) rsa_key: RsaPrivateKey,
     pub(crate) rsa: RsaDecrypt,

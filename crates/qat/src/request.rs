@@ -87,7 +87,8 @@ impl Request<'_> {
         }
     }
 
-    /// Lays the question out in a free slot. What it returns submits it: to be called once for every instance that is tried.
+    /// Writes the request into a free slot. Returns the call that submits it, which is made once for each instance
+    /// that is tried.
     pub(crate) fn write(&self, slot: SlotRef) -> Call {
         let mut numbers = Numbers::new(slot);
         let at = slot.as_ptr();

@@ -82,7 +82,7 @@ impl Acl {
     /// Warns if nothing that it looks at is available in `place`.
     fn warn_if_blind(&self, place: Places, span: Span, diagnostics: &mut Diagnostics) {
         if !self.tests.is_empty() && !self.tests.iter().any(|test| test.expr.places.meets(place)) {
-            let name = if self.name.is_empty() { "this ACL".to_owned() } else { format!("the ACL `{}`", self.name) };
+            let name = if self.name.is_empty() { "this ACL".to_owned() } else { format!("the ACL '{}'", self.name) };
             let problem =
                 format!("{name} never matches here: what it looks at is not available ({})", place.describe());
             diagnostics.warning(span, problem);
@@ -220,7 +220,7 @@ impl Linker<'_> {
             let rest = &first.text[end..];
             return Err(wrong(Problem::new(
                 end..first.text.len(),
-                format!("`{rest}` does not belong to an expression"),
+                format!("'{rest}' does not belong to an expression"),
             )));
         }
         let dotted = expr.fetch == "req.ssl_ver" && !expr.has_converters();
@@ -233,14 +233,14 @@ impl Linker<'_> {
         };
         let Flags { patterns, files, id } = self.values(values, &mut method, &expr)?;
         let Some(method) = method else {
-            let message = format!("what `{}` gives ({}) has no usual way of matching", first.text, expr.output());
+            let message = format!("what '{}' gives ({}) has no usual way of matching", first.text, expr.output());
             return Err(wrong(
                 Problem::new(0..first.text.len(), message).hint("say how with -m, such as -m str".to_owned()),
             ));
         };
         if !method.takes(expr.output()) {
             let message =
-                format!("`-m {}` does not go with {}, the type of `{}`", method.name(), expr.output(), first.text);
+                format!("'-m {}' does not go with {}, the type of '{}'", method.name(), expr.output(), first.text);
             return Err(wrong(Problem::new(0..first.text.len(), message)));
         }
         let inline =
@@ -257,7 +257,7 @@ impl Linker<'_> {
         while let Some(word) = words.get(at) {
             let value = |what: &str| {
                 words.get(at + 1).ok_or_else(|| {
-                    (word.span, Problem::new(0..word.text.len(), format!("`{}` needs {what}", word.text)))
+                    (word.span, Problem::new(0..word.text.len(), format!("'{}' needs {what}", word.text)))
                 })
             };
             match word.text.as_str() {
@@ -267,7 +267,7 @@ impl Linker<'_> {
                 "-u" => {
                     let id = value("an identifier")?;
                     let wrong =
-                        |what: &str| Err((id.span, Problem::new(0..id.text.len(), format!("`{}` {what}", id.text))));
+                        |what: &str| Err((id.span, Problem::new(0..id.text.len(), format!("'{}' {what}", id.text))));
                     flags.id = match id.parse::<u32>() {
                         Ok(number) if self.take_id(number) => Some(number),
                         Ok(_) => return wrong("is the identifier of another list of patterns"),
@@ -283,7 +283,7 @@ impl Linker<'_> {
                     let name = value("a matching method")?;
                     let Some(found) = Method::parse(&name.text) else {
                         let problem =
-                            Problem::new(0..name.text.len(), format!("unknown matching method `{}`", name.text));
+                            Problem::new(0..name.text.len(), format!("unknown matching method '{}'", name.text));
                         let all: Vec<&str> = Method::NAMES.iter().map(|(name, _)| *name).collect();
                         let near = hint::nearest(&name.text, all.iter().copied());
                         return Err((name.span, problem.hint(near.or(Some(format!("one of {}", all.join(", ")))))));
@@ -298,7 +298,7 @@ impl Linker<'_> {
                 other if other.len() == 2 && other.starts_with('-') && other.as_bytes()[1].is_ascii_alphabetic() => {
                     return Err((
                         word.span,
-                        Problem::new(0..2, format!("unknown flag `{other}` of an ACL"))
+                        Problem::new(0..2, format!("unknown flag '{other}' of an ACL"))
                             .hint("the flags are -i -f -m -n -M -u; -- ends them".to_owned()),
                     ));
                 }
@@ -330,19 +330,19 @@ impl Linker<'_> {
             self.line = line.span;
             let mut words = Words::new(line);
             let Some(name) = words.next() else {
-                diagnostics.error(line.span, "`acl` needs a name and a criterion");
+                diagnostics.error(line.span, "'acl' needs a name and a criterion");
                 continue;
             };
             let valid = name.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_.:".contains(&b));
             if !valid || matches!(name.text.as_str(), "or" | "if" | "unless") {
-                diagnostics.error(name.span, format!("`{}` is not a valid ACL name", name.text)).hint = Some(
-                    "names consist of letters, digits, `-`, `_`, `.` and `:`; `if`, `unless` and `or` are reserved"
+                diagnostics.error(name.span, format!("'{}' is not a valid ACL name", name.text)).hint = Some(
+                    "names consist of letters, digits, '-', '_', '.' and ':'; 'if', 'unless' and 'or' are reserved"
                         .to_owned(),
                 );
                 continue;
             }
             if words.is_empty() {
-                diagnostics.error(name.span, format!("the ACL `{}` needs a criterion", name.text));
+                diagnostics.error(name.span, format!("the ACL '{}' needs a criterion", name.text));
                 continue;
             }
             // The rules that use it are not known yet, so it may look at anything.
@@ -381,13 +381,13 @@ impl Linker<'_> {
             "if" => false,
             "unless" => true,
             other => {
-                diagnostics.error(first.span, format!("`{other}` is not expected here")).hint =
-                    hint::nearest(other, ["if", "unless"]).or(Some("a condition begins with `if` or `unless`".into()));
+                diagnostics.error(first.span, format!("'{other}' is not expected here")).hint =
+                    hint::nearest(other, ["if", "unless"]).or(Some("a condition begins with 'if' or 'unless'".into()));
                 return None;
             }
         };
         if words.is_empty() {
-            diagnostics.error(first.span, format!("`{}` needs a condition", first.text));
+            diagnostics.error(first.span, format!("'{}' needs a condition", first.text));
             return None;
         }
         self.terms(words, acls, scope, diagnostics).map(|alternatives| Condition { unless, alternatives })
@@ -401,16 +401,19 @@ impl Linker<'_> {
         diagnostics: &mut Diagnostics,
     ) -> Option<Vec<Vec<Term>>> {
         let mut alternatives = vec![Vec::new()];
+        // Also a term with an error, which has been reported.
+        let mut has_term = false;
         let mut negated = false;
         let mut fine = true;
         while let Some(word) = words.next() {
             let mut text = word.text.as_str();
             if matches!(text, "or" | "||") {
-                if alternatives.last().is_some_and(Vec::is_empty) || negated || words.is_empty() {
-                    diagnostics.error(word.span, format!("`{text}` needs a term on each side"));
+                if !has_term || negated || words.is_empty() {
+                    diagnostics.error(word.span, format!("'{text}' needs a term on each side"));
                     return None;
                 }
                 alternatives.push(Vec::new());
+                has_term = false;
                 continue;
             }
             while let Some(rest) = text.strip_prefix('!') {
@@ -419,14 +422,14 @@ impl Linker<'_> {
             }
             let acl = match text {
                 "" if words.is_empty() => {
-                    diagnostics.error(word.span, "`!` needs a term after it");
+                    diagnostics.error(word.span, "'!' needs a term after it");
                     return None;
                 }
                 "" => continue,
                 "{" => {
                     let rest = words.rest();
                     let Some(len) = rest.iter().position(|word| word.text == "}") else {
-                        diagnostics.error(word.span, "`{` is not closed").hint =
+                        diagnostics.error(word.span, "'{' is not closed").hint =
                             Some("spaces stand before and after each brace".into());
                         return None;
                     };
@@ -454,6 +457,7 @@ impl Linker<'_> {
                 Some(acl) => alternatives.last_mut().expect("there is always one").push(Term { negated, acl }),
                 None => fine = false,
             }
+            has_term = true;
             negated = false;
         }
         fine.then_some(alternatives)
@@ -478,7 +482,7 @@ impl Linker<'_> {
         let Some(acl) = acls.0.get(name) else {
             let own = acls.0.keys().map(String::as_str);
             let known = own.clone().chain(PREDEFINED.iter().map(|(name, _)| *name));
-            diagnostics.error(word.span, format!("there is no ACL `{name}`")).hint = hint::nearest(name, known)
+            diagnostics.error(word.span, format!("there is no ACL '{name}'")).hint = hint::nearest(name, known)
                 .or_else(|| penstock_config::units::suggestion(name, own, "ACLs of this section"));
             return None;
         };

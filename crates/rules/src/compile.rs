@@ -217,7 +217,7 @@ impl<'a> Compiler<'a> {
             Ok((expr, end)) if end == text.len() => Some(expr),
             Ok((_, end)) => {
                 let problem =
-                    Problem::new(end..text.len(), format!("`{}` does not belong to an expression", &text[end..]));
+                    Problem::new(end..text.len(), format!("'{}' does not belong to an expression", &text[end..]));
                 problem.report(span, &text, self.diagnostics);
                 None
             }
@@ -369,7 +369,7 @@ impl<'a> Compiler<'a> {
     fn rules(&mut self, section: &mut Section<'_>, kind: Kind, lines: &[Line], place: Places) -> Rules {
         let list = lines.iter().filter_map(|line| {
             let Some(first) = line.words.first() else {
-                self.diagnostics.error(line.span, format!("`{}` needs an action", kind.name()));
+                self.diagnostics.error(line.span, format!("'{}' needs an action", kind.name()));
                 return None;
             };
             self.build(section, kind, line, first, place).rule(line)
@@ -419,7 +419,7 @@ impl<'a> Compiler<'a> {
 
     fn redirect(&mut self, section: &mut Section<'_>, line: &Line) -> Option<Rule> {
         let Some(first) = line.words.first() else {
-            self.diagnostics.error(line.span, "`redirect` needs a `location`, a `prefix` or a `scheme`");
+            self.diagnostics.error(line.span, "'redirect' needs a 'location', a 'prefix' or a 'scheme'");
             return None;
         };
         let mut build = self.build(section, Kind::HttpRequest, line, first, Places::REQUEST);
@@ -431,7 +431,7 @@ impl<'a> Compiler<'a> {
 
     fn switch(&mut self, section: &mut Section<'_>, line: &Line) -> Option<Switch> {
         let Some(name) = line.words.first() else {
-            self.diagnostics.error(line.span, "`use_backend` needs the name of a backend");
+            self.diagnostics.error(line.span, "'use_backend' needs the name of a backend");
             return None;
         };
         let to = if name.text.contains('%') {
@@ -455,7 +455,7 @@ impl<'a> Compiler<'a> {
 
     fn use_server(&mut self, section: &mut Section<'_>, line: &Line) -> Option<UseServer> {
         let Some(name) = line.words.first() else {
-            self.diagnostics.error(line.span, "`use-server` needs the name of a server");
+            self.diagnostics.error(line.span, "'use-server' needs the name of a server");
             return None;
         };
         let scope = Scope { proxy: Some(section.id), place: Places::REQUEST };
@@ -493,7 +493,7 @@ impl<'a> Compiler<'a> {
     fn http_error(&mut self, section: &mut Section<'_>, line: &Line) -> Option<(u16, ReplyTemplate)> {
         let Some(first) = line.words.first().filter(|word| word.text == "status") else {
             let span = line.words.first().map_or(line.span, |word| word.span);
-            self.diagnostics.error(span, "`http-error` begins with `status` and a code");
+            self.diagnostics.error(span, "'http-error' begins with 'status' and a code");
             return None;
         };
         let mut build = self.build(section, Kind::HttpRequest, line, first, Places::REQUEST);

@@ -57,7 +57,7 @@ impl Hash {
                     rest => (Some(5000), rest),
                 };
                 let ([salt, result], Some(rounds)) = (rest, rounds) else {
-                    return Err(format!("`{text}` is not a complete ${id}$ hash"));
+                    return Err(format!("'{text}' is not a complete ${id}$ hash"));
                 };
                 let rounds = u32::max(rounds, 1000);
                 if rounds > MAX_ROUNDS {
@@ -65,7 +65,7 @@ impl Hash {
                 }
                 let wide = id == "6";
                 if result.len() != if wide { 86 } else { 43 } {
-                    return Err(format!("`{text}` is not a complete ${id}$ hash"));
+                    return Err(format!("'{text}' is not a complete ${id}$ hash"));
                 }
                 let salt = salt.as_bytes()[..salt.len().min(16)].to_vec();
                 Ok(Hash::Sha { wide, rounds, salt, result: result.as_bytes().to_vec() })
@@ -75,16 +75,16 @@ impl Hash {
                 Ok(Hash::Md5 { salt, result: result.as_bytes().to_vec() })
             }
             ["", "2a" | "2b" | "2y", ..] => {
-                Err("bcrypt is not supported: make a $6$ hash with `mkpasswd -m sha-512`".into())
+                Err("bcrypt is not supported: make a $6$ hash with 'mkpasswd -m sha-512'".into())
             }
             ["", "y" | "7" | "gy", ..] => {
-                Err("yescrypt is not supported: make a $6$ hash with `mkpasswd -m sha-512`".into())
+                Err("yescrypt is not supported: make a $6$ hash with 'mkpasswd -m sha-512'".into())
             }
             [_] if text.len() == 13 => {
-                Err("a DES hash protects nothing and is not supported: make a $6$ hash with `mkpasswd -m sha-512`"
+                Err("a DES hash protects nothing and is not supported: make a $6$ hash with 'mkpasswd -m sha-512'"
                     .into())
             }
-            _ => Err(format!("`{text}` is not a password hash; `insecure-password` takes clear text")),
+            _ => Err(format!("'{text}' is not a password hash; 'insecure-password' takes clear text")),
         }
     }
 

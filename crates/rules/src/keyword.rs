@@ -80,7 +80,7 @@ impl ArgKind {
             ArgKind::Range(low, high) if high == i64::MAX => format!("integer from {low} on"),
             ArgKind::Range(low, high) => format!("integer from {low} to {high}"),
             ArgKind::Word => "non-empty string".into(),
-            ArgKind::Within(letters) => format!("letters of `{letters}`"),
+            ArgKind::Within(letters) => format!("letters of '{letters}'"),
             ArgKind::IntOrVar => "integer or variable".into(),
             ArgKind::Base64OrVar => "base64 or variable".into(),
             ArgKind::Var => "variable".into(),

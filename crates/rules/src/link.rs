@@ -105,14 +105,14 @@ impl<'a> Linker<'a> {
             _ if spec.optional => return Ok(Arg::None),
             _ => {
                 let message =
-                    format!("`{keyword}` needs {} ({}) as argument {}", spec.name, spec.kind.describe(), place + 1);
+                    format!("'{keyword}' needs {} ({}) as argument {}", spec.name, spec.kind.describe(), place + 1);
                 return Err(Problem::new(name, message));
             }
         };
         let wrong = |what: &str| {
             Err(Problem::new(
                 at.clone(),
-                format!("argument {} of `{keyword}`: `{text}` is not a valid {what}", place + 1),
+                format!("argument {} of '{keyword}': '{text}' is not a valid {what}", place + 1),
             ))
         };
         Ok(match spec.kind {
@@ -130,7 +130,7 @@ impl<'a> Linker<'a> {
             },
             ArgKind::Word if text.is_empty() => return wrong("text: it is empty"),
             ArgKind::Within(letters) if !text.chars().all(|letter| letters.contains(letter)) => {
-                return wrong(&format!("text of the letters `{letters}`"));
+                return wrong(&format!("text of the letters '{letters}'"));
             }
             ArgKind::Str | ArgKind::Word | ArgKind::Within(_) => Arg::Bytes(bytes_of(text).into()),
             ArgKind::IntOrVar => match saturated(text) {
@@ -180,7 +180,7 @@ impl<'a> Linker<'a> {
                 None => {
                     return Err(Problem::new(
                         at,
-                        format!("argument {} of `{keyword}`: unknown word `{text}`", place + 1),
+                        format!("argument {} of '{keyword}': unknown word '{text}'", place + 1),
                     )
                     .hint(
                         hint::nearest(text, words.iter().copied()).or(Some(format!("one of {}", words.join(", ")))),
@@ -198,7 +198,7 @@ impl<'a> Linker<'a> {
             ArgKind::Userlist => match self.userlists.get(text) {
                 Some(list) => Arg::Userlist(Arc::clone(list)),
                 None => {
-                    return Err(Problem::new(at, format!("there is no userlist `{text}`"))
+                    return Err(Problem::new(at, format!("there is no userlist '{text}'"))
                         .hint(hint::nearest(text, self.userlists.keys().map(String::as_str))));
                 }
             },
@@ -229,18 +229,18 @@ impl<'a> Linker<'a> {
             (ArgKind::Table, _) if spec.optional => Ok(Arg::None),
             (ArgKind::Table, _) => Err(Problem::new(
                 name,
-                format!("`{keyword}` needs the name of a stick table: this section declares none of its own"),
+                format!("'{keyword}' needs the name of a stick table: this section declares none of its own"),
             )),
             (ArgKind::Backend, Some((id, proxy))) if proxy.kind.has_backend() => Ok(Arg::Proxy(id)),
             (ArgKind::Frontend, Some((id, proxy))) if proxy.kind.has_frontend() => Ok(Arg::Proxy(id)),
             // A frontend has no servers; without a value, a test of their number would always fail.
             (ArgKind::Backend, Some(_)) => {
-                Err(Problem::new(name, format!("`{keyword}` needs the name of a backend: this section is not one")))
+                Err(Problem::new(name, format!("'{keyword}' needs the name of a backend: this section is not one")))
             }
             _ if spec.optional => Ok(Arg::None),
             _ => Err(Problem::new(
                 name,
-                format!("`{keyword}` needs the name of a {}: this section is not one", spec.kind.describe()),
+                format!("'{keyword}' needs the name of a {}: this section is not one", spec.kind.describe()),
             )),
         }
     }
@@ -257,7 +257,7 @@ impl<'a> Linker<'a> {
         let found = self.proxies.get(name).and_then(|named| named.iter().find(|&&id| fits(proxies[id].kind)));
         found.copied().ok_or_else(|| {
             let fitting = proxies.iter().filter(|proxy| fits(proxy.kind)).map(|proxy| proxy.name.as_str());
-            Problem::new(at, format!("there is no {what} `{name}`")).hint(hint::nearest(name, fitting))
+            Problem::new(at, format!("there is no {what} '{name}'")).hint(hint::nearest(name, fitting))
         })
     }
 
@@ -266,9 +266,9 @@ impl<'a> Linker<'a> {
         self.tables.get(name).cloned().ok_or_else(|| {
             let exists = self.proxies.contains_key(name);
             let message = if exists {
-                format!("the proxy `{name}` has no stick table")
+                format!("the proxy '{name}' has no stick table")
             } else {
-                format!("there is no stick table `{name}`")
+                format!("there is no stick table '{name}'")
             };
             Problem::new(at, message).hint(hint::nearest(name, self.tables.keys().map(String::as_str)))
         })
@@ -280,13 +280,13 @@ impl<'a> Linker<'a> {
             Some((backend, server)) => (self.proxy(backend, at.clone(), "backend", |kind| kind.has_backend())?, server),
             None => match scope.proxy {
                 Some(proxy) => (proxy, name),
-                None => return Err(Problem::new(at, format!("`{name}` needs its backend: backend/{name}"))),
+                None => return Err(Problem::new(at, format!("'{name}' needs its backend: backend/{name}"))),
             },
         };
         let servers = self.config.proxies.get(proxy).map_or(&[][..], |proxy| &proxy.servers);
         match servers.iter().position(|known| known.name == server) {
             Some(place) => Ok(ServerRef { proxy, server: ServerId::configured(place) }),
-            None => Err(Problem::new(at, format!("there is no server `{server}` here"))
+            None => Err(Problem::new(at, format!("there is no server '{server}' here"))
                 .hint(hint::nearest(server, servers.iter().map(|known| known.name.as_str())))),
         }
     }
@@ -300,7 +300,7 @@ impl<'a> Linker<'a> {
         let problem = |message: String, hint: Option<String>| Err(Problem::new(0..name.len(), message).hint(hint));
         let Some((prefix, rest)) = name.split_once('.') else {
             return problem(
-                format!("`{name}` is not a variable: its scope is missing"),
+                format!("'{name}' is not a variable: its scope is missing"),
                 Some(format!("write txn.{name}; the scopes are proc, sess, txn, req, res, check")),
             );
         };
@@ -313,14 +313,14 @@ impl<'a> Linker<'a> {
             "check" => Scope::Check,
             other => {
                 return problem(
-                    format!("`{other}` is not a scope of variables"),
+                    format!("'{other}' is not a scope of variables"),
                     Some("the scopes are proc, sess, txn, req, res, check".into()),
                 );
             }
         };
         if rest.is_empty() || !rest.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_')) {
             return problem(
-                format!("`{name}` is not a valid variable name: letters, digits, `.` and `_` may follow its scope"),
+                format!("'{name}' is not a valid variable name: letters, digits, '.' and '_' may follow its scope"),
                 None,
             );
         }
@@ -369,7 +369,7 @@ impl<'a> Linker<'a> {
         };
         if reference.is_map() != map {
             let (is, wanted) = if reference.is_map() { ("a map", "a list") } else { ("a list", "a map") };
-            let message = format!("`{name}` is used as {is} already, and cannot be {wanted} as well");
+            let message = format!("'{name}' is used as {is} already, and cannot be {wanted} as well");
             let hint = "in an ACL, -M -f reads the keys of a map".to_owned();
             return Err(Problem::new(whole, message).hint(hint));
         }

@@ -68,7 +68,7 @@ impl Regex {
             })
             .map_err(|error| Problem {
                 at: 0..pattern.len(),
-                message: format!("the regular expression `{pattern}` {}", reason(pattern, &error)),
+                message: format!("the regular expression '{pattern}' {}", reason(pattern, &error)),
                 hint: advice(pattern),
             })
     }
@@ -397,7 +397,7 @@ fn back_reference(pattern: &str) -> bool {
 
 fn advice(pattern: &str) -> Option<String> {
     (pattern.contains("(?!") || pattern.contains("(?<!"))
-        .then(|| "write the exclusion as an ACL of its own, and negate it with `!`".into())
+        .then(|| "write the exclusion as an ACL of its own, and negate it with '!'".into())
 }
 
 #[cfg(test)]

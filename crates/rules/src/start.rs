@@ -54,7 +54,8 @@ impl Compiler<'_> {
             _ => build.set_var()?,
         };
         if let Some(word) = build.words.peek() {
-            let message = format!("'{}' and what follows is not read: '{}' ends before", word.text, keyword.text);
+            let message =
+                format!("'{}' and everything after it is ignored: '{}' is complete before it", word.text, keyword.text);
             build.diagnostics.warning(word.span, message);
         }
         let mut context = Context {

@@ -105,7 +105,7 @@ pub(crate) fn compile(
         Some("store-response") => (false, false, true),
         other => {
             let span = form.map_or(line.span, |word| word.span);
-            diagnostics.error(span, "`stick` needs one of match, on, store-request, store-response").hint =
+            diagnostics.error(span, "'stick' needs one of match, on, store-request, store-response").hint =
                 other.and_then(|word| hint::nearest(word, FORMS.iter().copied()));
             return None;
         }
@@ -113,7 +113,7 @@ pub(crate) fn compile(
     let place = if stores_response { Places::RESPONSE } else { Places::REQUEST };
     let scope = Scope { proxy: Some(proxy), place };
     let Some(first) = words.next() else {
-        diagnostics.error(words.last_span(), "`stick` needs a sample expression");
+        diagnostics.error(words.last_span(), "'stick' needs a sample expression");
         return None;
     };
     // Converters may be written as separate words.
@@ -126,7 +126,7 @@ pub(crate) fn compile(
     let expr = match linker.expression_in(&text, 0, scope) {
         Ok((expr, end)) if end == text.len() => expr,
         Ok((_, end)) => {
-            let problem = Problem::new(end..text.len(), format!("`{}` does not belong to an expression", &text[end..]));
+            let problem = Problem::new(end..text.len(), format!("'{}' does not belong to an expression", &text[end..]));
             problem.report(first.span, &text, diagnostics);
             return None;
         }
@@ -137,7 +137,7 @@ pub(crate) fn compile(
     };
     let table = if words.take("table") {
         let Some(name) = words.next() else {
-            diagnostics.error(words.last_span(), "`table` needs the name of a stick table");
+            diagnostics.error(words.last_span(), "'table' needs the name of a stick table");
             return None;
         };
         match linker.table(name, 0..name.len()) {
@@ -152,14 +152,14 @@ pub(crate) fn compile(
         match linker.tables.get(name) {
             Some(table) => Arc::clone(table),
             None => {
-                diagnostics.error(line.span, "`stick` needs a `table`: this section declares none of its own");
+                diagnostics.error(line.span, "'stick' needs a 'table': this section declares none of its own");
                 return None;
             }
         }
     };
     if !expr.output().casts_to(table.spec.key.sample()) {
         let message =
-            format!("the table `{}` has keys of type {}, not {}", table.name, table.spec.key.name(), expr.output());
+            format!("the table '{}' has keys of type {}, not {}", table.name, table.spec.key.name(), expr.output());
         diagnostics.error(first.span, message);
         return None;
     }

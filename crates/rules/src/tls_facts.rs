@@ -36,7 +36,7 @@ pub struct TlsFacts {
     pub ca_err_depth: u32,
     /// The error of the leaf (`ssl_c_err`).
     pub leaf_err: u32,
-    /// Which engine computed the handshake: `native`, `sw`, `hw`.
+    /// The worker's engine during the handshake: `native`, `sw`, `hw`, `hw+sw`.
     pub engine: &'static str,
     /// How long the handshake was parked, waiting for the engine, µs.
     pub engine_wait_us: u32,

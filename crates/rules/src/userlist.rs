@@ -50,7 +50,7 @@ impl Userlist {
                 match Hash::parse(&user.password) {
                     Ok(hash) => hash,
                     Err(reason) => {
-                        diagnostics.error(user.span, format!("password of user `{}`: {reason}", user.name));
+                        diagnostics.error(user.span, format!("password of user '{}': {reason}", user.name));
                         continue;
                     }
                 }

@@ -42,7 +42,11 @@ impl Flight {
         Box::new(Flight { session, input, output: Output::default(), plain: Vec::new() })
     }
 
-    /// Passes what has arrived to rustls once. After an error the alert is in the output.
+    /// Passes what has arrived to rustls once.
+    ///
+    /// # Errors
+    ///
+    /// If the peer violated the protocol or is not admitted; the alert is in the output.
     pub fn pass(&mut self) -> Result<Pass, HandshakeError> {
         let Flight { session, input, output, plain } = self;
         let mut taken = 0;

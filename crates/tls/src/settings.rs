@@ -109,16 +109,14 @@ fn versions(
     let min = conf.min_ver.or(defaults.min_ver);
     let max = conf.max_ver.or(defaults.max_ver);
     if let Some(below) = min.filter(|min| *min < TlsVersion::Tls12) {
-        let message = format!("'ssl-min-ver {}' is raised to TLSv1.2, the oldest version spoken here", name(below));
+        let message = format!("'ssl-min-ver {}' is raised to TLSv1.2, the oldest version supported", name(below));
         if !diagnostics.list.iter().any(|d| d.message == message && d.span == Some(span)) {
             diagnostics.notice(span, message);
         }
     }
     if let Some(below) = max.filter(|max| *max < TlsVersion::Tls12) {
-        diagnostics.error(
-            span,
-            format!("'ssl-max-ver {}' leaves no version: TLSv1.2 and TLSv1.3 are spoken here", name(below)),
-        );
+        diagnostics
+            .error(span, format!("'ssl-max-ver {}' leaves no version: TLSv1.2 and TLSv1.3 are supported", name(below)));
         return None;
     }
     let min = min.unwrap_or(TlsVersion::Tls12).max(TlsVersion::Tls12);

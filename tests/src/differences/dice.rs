@@ -29,7 +29,7 @@ impl Dice {
         self.below(100) < percent
     }
 
-    /// One of these.
+    /// Picks one of the items.
     pub fn pick<'a, T: ?Sized>(&mut self, from: &[&'a T]) -> &'a T {
         from[self.below(from.len())]
     }

@@ -16,7 +16,7 @@ pub struct Known(Vec<Row>);
 struct Row {
     /// What the case must contain.
     case: Regex,
-    /// What a line of HAProxy's alone must be.
+    /// The pattern for lines that only HAProxy has.
     theirs: Option<Regex>,
     /// What a line of ours alone must be.
     ours: Option<Regex>,

@@ -13,7 +13,7 @@ use crate::process::Subject;
 use crate::run::{Transcript, carry_out};
 use crate::scenario::{self, Scenario};
 
-/// What became of a scenario without the word.
+/// How a scenario went without the word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Outcome {
     Same,

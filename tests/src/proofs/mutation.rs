@@ -7,8 +7,8 @@ use regex::Regex;
 use super::rows::{Kind, Row};
 use penstock_config::manual;
 
-/// The texts that a row's removal may give, best first; a text in which the row does not occur stays as it is. All texts
-/// of a configuration get the same number of them, so that they go together by their place.
+/// The variants of a text without the row, best first; a text in which the row does not occur is unchanged. All texts
+/// of a configuration have equally many variants, and those of one index belong together.
 pub fn mutants(row: &Row, text: &str) -> Vec<String> {
     match row.kind {
         Kind::Line(section) => vec![lines(text, section, |words| begins(words, row.name))],

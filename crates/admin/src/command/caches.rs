@@ -21,7 +21,7 @@ pub(super) fn show(handle: &Handle, json: bool) -> Answer {
 /// What HAProxy counts a cache's memory in.
 const BLOCK: usize = 1024;
 
-/// Entries of a piece.
+/// Number of entries in each piece of an answer.
 const PIECE: usize = 128;
 
 /// In HAProxy's format, with numbers in place of its addresses: where things are in memory helps attackers alone. `None` once the

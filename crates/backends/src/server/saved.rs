@@ -32,7 +32,7 @@ pub struct SavedServer {
     check_is_off: bool,
     /// Its port.
     port: Option<u16>,
-    /// The port of its checks, where that is another.
+    /// The port of its checks, if it differs from the server's.
     check_port: Option<u16>,
     /// The address of its checks, where that is another.
     check_address: Option<IpAddr>,

@@ -33,7 +33,7 @@ pub(super) const KEYWORDS: &[Entry] = &[
     Entry::refused(
         "nbproc",
         "Number of processes",
-        "HAProxy 2.5 removed it: one process with threads does the same work and shares its state",
+        "HAProxy 2.5 removed it, since one process with threads does the same work and shares its state",
         "write 'nbthread' with the number of CPUs, or leave it out to use them all",
     ),
     Entry::new("cpu-map", at_least(2), "Binds threads to CPUs", cpu_map::parse),

@@ -17,7 +17,11 @@ pub(super) const KEYWORDS: &[Entry] = &[
         let word = a.word("a percentage")?;
         let factor: u32 = a.number_in(word, &word.text, "a percentage", 0..=65535)?;
         if (1..=100).contains(&factor) {
-            return a.wrong(word, format!("'{factor}' leaves no room"), "expected 0 for off, or a value over 100");
+            return a.wrong(
+                word,
+                format!("'{factor}' leaves no room above the average load"),
+                "expected 0 for off, or a value over 100",
+            );
         }
         d.proxy.hash_balance_factor = factor;
         Ok(())
@@ -127,7 +131,7 @@ fn balance(draft: &mut Draft, args: &mut Args<'_>) -> Parsed {
     };
     let Some(algorithm) = ALGORITHMS.iter().find(|row| row.name() == name && row.takes(argument)) else {
         let hint = crate::args::expected(name, ALGORITHMS.iter().map(|row| row.form));
-        return args.wrong(word, format!("'{}' is not a way to balance", word.text), hint);
+        return args.wrong(word, format!("'{}' is not a balance algorithm", word.text), hint);
     };
     let balance = (algorithm.read)(algorithm.name(), Given { word, argument }, args)?;
     args.unexpected(&[])?;

@@ -110,7 +110,7 @@ impl Draft {
         let (name, section) = (keyword.name, self.section());
         let places = place_names(keyword.places).join(", ");
         let hint = if defaults && keyword.places.has(Places::NAMED_DEFAULTS) {
-            "give the defaults section a name, and name it with 'from' where it is meant".to_owned()
+            "give the defaults section a name, and refer to it with 'from' in the sections that need it".to_owned()
         } else {
             format!("it belongs in {places}")
         };

@@ -9,7 +9,7 @@ pub enum Certificates {
     List {
         /// The kind.
         kind: TlsFile,
-        /// As JSON.
+        /// Whether the answer is JSON.
         json: bool,
     },
     /// Shows a file.
@@ -18,7 +18,7 @@ pub enum Certificates {
         kind: TlsFile,
         /// Its name.
         file: String,
-        /// As JSON.
+        /// Whether the answer is JSON.
         json: bool,
     },
     /// Changes a file.
@@ -34,7 +34,7 @@ pub enum Certificates {
     Dump(String),
     /// Lists the crt-lists.
     Lists {
-        /// As JSON.
+        /// Whether the answer is JSON.
         json: bool,
     },
     /// Shows the lines of a crt-list.
@@ -43,7 +43,7 @@ pub enum Certificates {
         list: String,
         /// With line numbers.
         numbered: bool,
-        /// As JSON.
+        /// Whether the answer is JSON.
         json: bool,
     },
     /// Adds a line to a crt-list.
@@ -68,17 +68,17 @@ pub enum Certificates {
         frontend: Option<String>,
         /// Only those of expired certificates.
         expired: bool,
-        /// As JSON.
+        /// Whether the answer is JSON.
         json: bool,
     },
     /// Shows the crypto library.
     Providers {
-        /// As JSON.
+        /// Whether the answer is JSON.
         json: bool,
     },
     /// Lists the OCSP responses.
     Responses {
-        /// As JSON.
+        /// Whether the answer is JSON.
         json: bool,
     },
     /// Shows an OCSP response.
@@ -87,14 +87,14 @@ pub enum Certificates {
         which: String,
         /// In base64 instead of text.
         base64: bool,
-        /// As JSON.
+        /// Whether the answer is JSON.
         json: bool,
     },
     /// Staples a response (in base64) to the certificates it is about.
     SetResponse(String),
     /// Shows when responses are fetched automatically.
     Updates {
-        /// As JSON.
+        /// Whether the answer is JSON.
         json: bool,
     },
     /// Fetches the response for a certificate from its responder.
@@ -103,14 +103,14 @@ pub enum Certificates {
     TicketKeys {
         /// A file, `#` and its number, or `*`.
         which: Option<String>,
-        /// As JSON.
+        /// Whether the answer is JSON.
         json: bool,
     },
     /// Adds a ticket key.
     AddTicketKey {
         /// A file, or `#` and its number.
         which: String,
-        /// In base64.
+        /// The key, in base64.
         key: String,
     },
 }

@@ -7,65 +7,65 @@ use crate::{Args, Level, Mode, Refusal, table::Entry};
 pub enum Inside {
     /// Shows what each worker has done.
     Activity {
-        /// As JSON.
+        /// Whether the answer is JSON.
         json: bool,
     },
     /// Shows what each worker is doing.
     Threads {
-        /// As JSON.
+        /// Whether the answer is JSON.
         json: bool,
     },
     /// Shows how many workers are busy, and what they hold.
     Tasks {
-        /// As JSON.
+        /// Whether the answer is JSON.
         json: bool,
     },
     /// Shows the caches and what is stored in them.
     Caches {
-        /// As JSON.
+        /// Whether the answer is JSON.
         json: bool,
     },
     /// Shows the open descriptors, or one of them.
     Descriptors {
         /// Its number.
         number: Option<u32>,
-        /// As JSON.
+        /// Whether the answer is JSON.
         json: bool,
     },
     /// Shows the files that the program was loaded from.
     Libraries {
-        /// As JSON.
+        /// Whether the answer is JSON.
         json: bool,
     },
     /// Shows the peers of one section or of all.
     Peers {
-        /// The section.
+        /// The section to show; `None` for all.
         section: Option<String>,
         /// Shows the names that were exchanged, too.
         dictionary: bool,
-        /// As JSON.
+        /// Whether the answer is JSON.
         json: bool,
     },
     /// Shows the results of queries to name servers, for one section or all.
     Resolvers {
         /// The section.
         name: Option<String>,
-        /// As JSON.
+        /// Whether the answer is JSON.
         json: bool,
     },
     /// Shows the engine that computes handshakes, and how busy it is.
     Engine {
-        /// As JSON.
+        /// Whether the answer is JSON.
         json: bool,
     },
     /// Shows the messages of the process's start.
     StartupLogs {
-        /// As JSON.
+        /// Whether the answer is JSON.
         json: bool,
     },
     /// Shows how many handshakes wait for a turn, for each worker and in all.
     Line {
-        /// As JSON.
+        /// Whether the answer is JSON.
         json: bool,
     },
     /// Shows a variable of the process.

@@ -26,14 +26,14 @@ pub enum PatternKind {
 pub enum PatternAction {
     /// Show all lists.
     List {
-        /// As JSON.
+        /// Whether the answer is JSON.
         json: bool,
     },
     /// Show the entries of one.
     Show {
         /// Which.
         of: PatternsOf,
-        /// As JSON.
+        /// Whether the answer is JSON.
         json: bool,
     },
     /// Show what a sample matches.

@@ -7,19 +7,19 @@ use crate::{Level, table::Entry};
 pub enum Process {
     /// Shows its version.
     Version {
-        /// As JSON.
+        /// Whether the answer is JSON.
         json: bool,
     },
     /// Shows its environment, or one variable.
     Environment {
         /// The variable's name.
         name: Option<String>,
-        /// As JSON.
+        /// Whether the answer is JSON.
         json: bool,
     },
     /// Shows the sockets that answer commands.
     Sockets {
-        /// As JSON.
+        /// Whether the answer is JSON.
         json: bool,
     },
     /// Passes the listening sockets to the next process.

@@ -8,21 +8,21 @@ use std::net::IpAddr;
 pub enum Servers {
     /// Lists the backends.
     Backends {
-        /// As JSON.
+        /// Whether the answer is JSON.
         json: bool,
     },
     /// Shows the state of servers that a reload preserves, for one backend or all.
     State {
         /// The backend's name.
         backend: Option<String>,
-        /// As JSON.
+        /// Whether the answer is JSON.
         json: bool,
     },
     /// Shows connections to servers, for one backend or all.
     Connections {
         /// The backend's name.
         backend: Option<String>,
-        /// As JSON.
+        /// Whether the answer is JSON.
         json: bool,
     },
     /// Shows the weight of a server, by `backend/server`.

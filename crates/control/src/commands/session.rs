@@ -16,7 +16,7 @@ pub enum Own {
     Lower(Level),
     /// Shows its level.
     ShowLevel {
-        /// As JSON.
+        /// Whether the answer is JSON.
         json: bool,
     },
     /// Shows the severity before each sentence, or stops that.

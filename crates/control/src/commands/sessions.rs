@@ -7,14 +7,14 @@ use crate::{Args, Level, Refusal, table::Entry};
 pub enum Sessions {
     /// Lists all sessions, one per line.
     List {
-        /// As JSON.
+        /// Whether the answer is JSON.
         json: bool,
     },
     /// Shows details of one session, or of all.
     Tell {
         /// Its number; `None` for all.
         id: Option<u64>,
-        /// As JSON.
+        /// Whether the answer is JSON.
         json: bool,
     },
     /// Ends the session with this number.
@@ -25,7 +25,7 @@ pub enum Sessions {
         proxy: Option<String>,
         /// `true` for requests only, `false` for responses only, `None` for both.
         requests: Option<bool>,
-        /// As JSON.
+        /// Whether the answer is JSON.
         json: bool,
     },
 }

@@ -11,7 +11,7 @@ pub enum Tables {
         name: Option<String>,
         /// What selects entries.
         words: Vec<String>,
-        /// As JSON.
+        /// Whether the answer is JSON.
         json: bool,
     },
     /// Creates an entry, or changes what it stores.

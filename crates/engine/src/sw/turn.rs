@@ -26,8 +26,8 @@ pub(super) struct Turn {
 }
 
 impl Turn {
-    /// Begins a turn that has already spent `spent`. `free`: the first piece begins in any case, so that one which costs more than
-    /// what is left is done at last.
+    /// Begins a turn that has already spent `spent`. `free`: the first piece begins whatever it costs, so that a piece
+    /// larger than any budget is done eventually.
     pub fn begin(clock: fn() -> Duration, spent: Duration, free: bool) -> Turn {
         Turn { clock, zero: clock().saturating_sub(spent), spent, free }
     }

@@ -9,8 +9,8 @@ use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-/// Writes `ca.pem` and for each host, and for `controller`, `NAME.pem` and `NAME.key`. The authority's key is not kept: to
-/// add a machine, make all of them again. The names of the files written.
+/// Writes `ca.pem` and for each host, and for `controller`, `NAME.pem` and `NAME.key`. The authority's key is not
+/// kept: to add a machine, make all of them again. Returns the names of the files written.
 ///
 /// # Errors
 /// A sentence.

@@ -9,7 +9,7 @@ pub(super) const PROTOCOL: u32 = 2;
 /// The program's version: two that differ may measure differently, and are not mixed in one result.
 pub(super) const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// A report with histograms of several hundred buckets is about 100 KB; what is longer is none.
+/// A report with histograms of several hundred buckets is about 100 KB; anything much longer is not a report.
 pub(super) const MESSAGE_MAX: usize = 64 * 1024 * 1024;
 
 #[derive(Debug, Serialize, Deserialize)]

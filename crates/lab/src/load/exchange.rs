@@ -8,7 +8,7 @@ use rustls::crypto::aws_lc_rs::kx_group;
 use rustls::crypto::{ActiveKeyExchange, SharedSecret, SupportedKxGroup};
 use rustls::{Error, NamedGroup};
 
-/// The group under that name: with a key pair of the run's where it is a curve that most clients use.
+/// The group with this name. For the curves that most clients use, one key pair serves the whole run.
 pub(crate) fn group(name: NamedGroup) -> Option<&'static dyn SupportedKxGroup> {
     Some(match name {
         NamedGroup::X25519 => kept(name, &agreement::X25519)?,
@@ -22,7 +22,8 @@ pub(crate) fn group(name: NamedGroup) -> Option<&'static dyn SupportedKxGroup> {
 fn kept(name: NamedGroup, algorithm: &'static agreement::Algorithm) -> Option<&'static dyn SupportedKxGroup> {
     let private = PrivateKey::generate(algorithm).ok()?;
     let public = private.compute_public_key().ok()?.as_ref().to_vec();
-    // rustls takes groups that live for ever. There are at most two of a run, and a run is most of a process.
+    // rustls takes groups that live for ever. At most two are leaked per run, and a process rarely makes more than one
+    // run.
     let kept: &'static Kept = Box::leak(Box::new(Kept { name, algorithm, private, public }));
     Some(Box::leak(Box::new(kept)))
 }

@@ -82,8 +82,7 @@ impl LoadPlan {
         }
     }
 
-    /// # Errors
-    /// What contradicts itself.
+    /// # Errors If settings contradict each other; the error says which.
     pub(crate) fn check(&self) -> Result<(), Error> {
         let wrong = |why: &str| Err(Error::Plan(why.to_owned()));
         if self.connections == 0 || self.threads == 0 || self.streams == 0 {
@@ -185,7 +184,7 @@ pub enum Http {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Scheme {
-    /// Over TLS.
+    /// HTTP over TLS.
     Https,
     /// In clear.
     Http,

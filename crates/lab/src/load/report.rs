@@ -150,7 +150,7 @@ pub struct AgentShare {
     pub trouble: Option<String>,
 }
 
-/// Latencies by stage; each counts from the end of the one before, but the last, which is the whole.
+/// Latencies by stage, each counted from the end of the one before; the last is the total.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Latency {
     /// Times of TCP connections.

@@ -246,7 +246,7 @@ impl Ready {
     }
 }
 
-/// One thread's life.
+/// The main function of a thread.
 fn thread(share: Share, events: &Sender<Event>) {
     let number = share.thread;
     let cores = &share.plan.cores;

@@ -30,7 +30,7 @@ pub(crate) struct Tls {
     pub name: ServerName<'static>,
 }
 
-/// What is checked of a server.
+/// What is verified about the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Checks {
     /// The checks that the plan asks for.

@@ -154,7 +154,7 @@ impl Wire {
         Buffers { held: std::mem::take(&mut self.held), output: std::mem::take(&mut self.output) }
     }
 
-    /// Puts `data` behind what is still to be sent.
+    /// Appends `data` to what is still to be sent.
     pub(crate) fn queue(&mut self, data: &[u8]) -> Result<(), Failure> {
         match &mut self.session {
             Some(session) => Ok(session.encrypt(&mut self.held, data, &mut self.output)?),
@@ -260,7 +260,7 @@ impl Wire {
         self.drain().await.map(|()| false)
     }
 
-    /// Ends our direction: what closes it is put behind what is still to be sent.
+    /// Closes our direction: appends the closing message to what is still to be sent.
     pub(crate) fn goodbye(&mut self) -> Result<(), Failure> {
         match &mut self.session {
             Some(session) => Ok(session.close_notify(&mut self.held, &mut self.output)?),

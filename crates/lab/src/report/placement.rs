@@ -17,8 +17,8 @@ fn part(outcome: &Outcome, cpu: u32) -> (usize, &'static str) {
     match (server, clients, origin) {
         (true, false, false) => (0, "server under test"),
         (false, true, false) => (1, "clients"),
-        (false, false, true) => (2, "servers behind"),
-        (false, true, true) => (3, "clients and servers behind"),
+        (false, false, true) => (2, "backend servers"),
+        (false, true, true) => (3, "clients and backend servers"),
         (true, _, _) => (4, "server and others"),
         (false, false, false) => (5, "no process of ours"),
     }
@@ -87,7 +87,7 @@ pub(super) fn words(outcome: &Outcome) -> Vec<String> {
         agents => lines.push(format!("clients: {}", agents.join(", "))),
     }
     if !placement.origin.is_empty() {
-        lines.push(format!("servers behind: processors {}", list(&placement.origin)));
+        lines.push(format!("backend servers: processors {}", list(&placement.origin)));
     }
     lines
 }

@@ -104,7 +104,7 @@ pub struct Study {
     pub threads_per_core: usize,
     /// Threads of the clients.
     pub client_threads: usize,
-    /// Threads of the servers behind; 0 where there are none.
+    /// Threads of the backend servers; 0 if there are none.
     pub origin_threads: usize,
     /// Connections at once, over all clients.
     pub connections: usize,
@@ -294,7 +294,7 @@ pub static STUDIES: &[Study] = &[
         seconds: 60.0,
         rounds: 3,
         note: "TLS 1.2 ECDHE-RSA-AES128-GCM-SHA256 with RSA-2048. A transaction is a new connection, a full handshake and one GET. nginx \
-               keeps its connections to the servers behind; the others, by option httpclose, make a new one for each transaction.",
+               keeps its connections to the backend servers; the others, by option httpclose, make a new one for each transaction.",
     },
 ];
 

@@ -110,7 +110,7 @@ fn nginx_head(cpus: &[u32], connections: usize, directory: &Path) -> String {
     )
 }
 
-/// The servers behind: nginx, in clear text and encrypted, with the files of the studies.
+/// The backend servers: nginx, in clear text and encrypted, with the files of the studies.
 #[must_use]
 pub fn origin(
     clear: SocketAddr,

@@ -24,7 +24,7 @@ pub enum Program {
 struct Entry {
     name: &'static str,
     program: Program,
-    /// The planner's mode that its rates stand for.
+    /// The mode of the planner in which its rates count.
     mode: Option<&'static str>,
     doc: &'static str,
     /// Lines of its `global` section.

@@ -30,7 +30,8 @@ impl Recording {
     /// Begins to watch a process and its descendants, with `threads` at work for `seconds`.
     ///
     /// # Errors
-    /// perf is not installed, or may not.
+    ///
+    /// If perf is not installed, or not permitted.
     pub(super) fn start(pid: u32, threads: usize, seconds: f64, directory: &Path) -> Result<Recording, String> {
         let perf = program("perf", None)?;
         let data = directory.join("perf.data");

@@ -1,4 +1,4 @@
-//! Placement: processors for the server, the clients and the servers behind, and threads put onto them.
+//! Placement: processors for the server, the clients and the backend servers, and threads put onto them.
 
 use penstock_doctor::{Cpu, Host};
 use rustix::thread::{CpuSet, LinkNameSpaceType, move_into_link_name_space, sched_setaffinity};
@@ -17,7 +17,7 @@ pub struct Placement {
     pub steps: Vec<Step>,
     /// Processors of the clients.
     pub clients: Vec<u32>,
-    /// Processors of the servers behind; empty where there are none.
+    /// Processors of the backend servers; empty where there are none.
     pub origin: Vec<u32>,
     /// Machines that were the clients instead.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -56,9 +56,9 @@ pub struct Asked<'a> {
     pub server: &'a [u32],
     /// Processors of the clients, where they were named.
     pub clients: &'a [u32],
-    /// Processors of the servers behind, where they were named.
+    /// Processors of the backend servers, where they were named.
     pub origin: &'a [u32],
-    /// Whether there are servers behind.
+    /// Whether there are backend servers.
     pub has_origin: bool,
     /// Whether the clients are other machines.
     pub has_agents: bool,
@@ -150,8 +150,8 @@ impl Placement {
         let server = self.steps.last().map_or(&[][..], |step| &step.cpus[..]);
         let pairs = [
             ("the server", server, "the clients", &self.clients[..]),
-            ("the server", server, "the servers behind", &self.origin[..]),
-            ("the clients", &self.clients[..], "the servers behind", &self.origin[..]),
+            ("the server", server, "the backend servers", &self.origin[..]),
+            ("the clients", &self.clients[..], "the backend servers", &self.origin[..]),
         ];
         let shared = pairs.into_iter().filter(|(_, a, _, b)| a.iter().any(|number| b.contains(number)));
         shared.map(|(a, _, b, _)| format!("{a} and {b} share processors")).collect()
@@ -241,7 +241,7 @@ mod tests {
         let named = Asked { server: &[1, 2], clients: &[3], origin: &[3], threads_per_core: 1, ..asked(&[1, 2]) };
         let (placement, _) = place(&host, &named).unwrap();
         assert_eq!((placement.steps[1].cpus.as_slice(), placement.clients.as_slice()), (&[1, 2][..], &[3][..]));
-        assert_eq!(placement.overlaps(), ["the clients and the servers behind share processors"]);
+        assert_eq!(placement.overlaps(), ["the clients and the backend servers share processors"]);
         let absent = Asked { server: &[77], ..asked(&[1]) };
         assert_eq!(place(&host, &absent).unwrap_err(), "--server-cores: there is no processor 77 here");
     }

@@ -262,10 +262,11 @@ impl Outcome {
         steps
     }
 
-    /// As it is written.
+    /// The result as JSON.
     ///
     /// # Errors
-    /// A number that JSON cannot have; none is.
+    ///
+    /// If a number cannot be written as JSON, which does not happen.
     pub fn json(&self) -> Result<String, String> {
         serde_json::to_string(self).map(|text| text + "\n").map_err(|e| e.to_string())
     }

@@ -59,7 +59,7 @@ pub(super) struct Bench<'a> {
     perf: bool,
 }
 
-/// The servers behind.
+/// The backend servers.
 struct Origins {
     clear: SocketAddr,
     encrypted: SocketAddr,
@@ -101,7 +101,7 @@ pub fn run(wish: &Wish, stop: &Stop, tell: &mut dyn FnMut(&str)) -> Result<Outco
     };
     let (contestants, left_out) = contestant::choose(&wish.contestants, &around)?;
     let nginx = if has_origin {
-        Some(program("nginx", wish.nginx.as_deref()).map_err(|why| format!("{why}: the servers behind are nginx"))?)
+        Some(program("nginx", wish.nginx.as_deref()).map_err(|why| format!("{why}: the backend servers are nginx"))?)
     } else {
         None
     };

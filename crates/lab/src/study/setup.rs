@@ -21,7 +21,7 @@ pub struct Wish {
     pub server_cores: Vec<u32>,
     /// Processors of the clients.
     pub client_cores: Vec<u32>,
-    /// Processors of the servers behind.
+    /// Processors of the backend servers.
     pub origin_cores: Vec<u32>,
     /// The contestants that take part.
     pub contestants: Vec<String>,
@@ -45,7 +45,7 @@ pub struct Wish {
     pub agents: Vec<Address>,
     /// This machine's identity towards the agents.
     pub identity: Option<Identity>,
-    /// Where servers listen; loopback unless told.
+    /// The address on which servers listen; loopback by default.
     pub listen: Option<IpAddr>,
     /// Whether to record call stacks.
     pub perf: bool,
@@ -110,7 +110,7 @@ pub struct Setup {
 const USABLE: std::ops::RangeInclusive<f64> = 0.01..=1e9;
 /// Latency of the rate that counts as sustained, seconds.
 const BOUND: f64 = 2.0;
-/// The rate that cores are counted for, unless told.
+/// The default rate for which cores are counted.
 const TARGET_RATE: f64 = 15_000.0;
 /// The rate that cores are counted for in the short form: a core of any server of this decade does a few hundred.
 const TARGET_RATE_QUICK: f64 = 2000.0;

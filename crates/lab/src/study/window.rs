@@ -17,7 +17,7 @@ use std::time::Duration;
 
 /// Share of the server's processors' time that may be stolen before it is worth a word.
 const STEAL_MAX: f64 = 0.02;
-/// Share of the server's processors that others may use before it is worth a word.
+/// Share of the server's processors that other processes may use before the report mentions it.
 const OTHERS_MAX: f64 = 0.05;
 /// A server that uses less than this share of its cores was not what set the rate.
 const LIMIT_MIN: f64 = 0.9;
@@ -87,10 +87,11 @@ impl Conditions<'_> {
         self.client_threads.min(processors).min(connections / self.agents.len().max(1)).max(1)
     }
 
-    /// Carries it out; the whole report of the generator comes with it.
+    /// Measures the window; also returns the generator's whole report.
     ///
     /// # Errors
-    /// The server does not do what is asked, in a sentence.
+    ///
+    /// A sentence, if the server does not answer as expected.
     pub(super) fn measure(
         &self,
         server: &Server,

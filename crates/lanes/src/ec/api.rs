@@ -46,9 +46,10 @@ macro_rules! api {
             lanes.run(ecdsa::Sign::<$curve, $hash, $limbs, BYTES> { jobs, curve: PhantomData })
         }
 
-        /// The part of one to eight signatures that can be computed before there is a message, from uniformly random scalars
-        /// below n (a bias of a few bits reveals the key: reject, do not reduce). Nonces kept are a risk that [`sign`] does not
-        /// have: each must be used once, and none may survive a fork. Panics unless there are 1 to 8.
+        /// The part of one to eight signatures that can be computed before there is a message, from uniformly random
+        /// scalars below n (a bias of a few bits reveals the key: reject, do not reduce). Stored nonces are a risk
+        /// that [`sign`] does not have: each may be used only once, and none may survive a fork. Panics unless there
+        /// are 1 to 8.
         pub fn presign(lanes: Lanes, randoms: &[&[u8; BYTES]]) -> Vec<Result<Presignature<BYTES>, LaneError>> {
             assert!((1..=LANES).contains(&randoms.len()), "a call takes 1 to 8 scalars");
             lanes.run(ecdsa::Presign::<$curve, $limbs, BYTES> { randoms, curve: PhantomData })

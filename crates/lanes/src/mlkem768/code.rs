@@ -59,8 +59,8 @@ impl<V: Lane8, const LENGTH: usize> Kernel<V> for Bytes<'_, V, LENGTH> {
     }
 }
 
-/// Decodes twelve bits per coefficient, 48 words per polynomial. Returns the clients that have a coefficient of q or
-/// above.
+/// Decodes twelve bits per coefficient, 48 words per polynomial. Returns the lanes, as bits, whose input has a
+/// coefficient of q or above.
 pub(crate) fn decode12<V: Lane8>(words: &[V], out: &mut Poly<V>) -> u8 {
     V::enter(Decode12(words, out))
 }

@@ -8,11 +8,11 @@ use penstock_lab::agents::{self, Address, Identity};
 use penstock_lab::load::Stop;
 use std::{ffi::OsString, path::Path, process::ExitCode};
 
-/// Its options.
+/// The options of this subcommand.
 pub fn options() -> Vec<Opt> {
     vec![
         value("--listen", "ADDRESS[:PORT]", "where, or unix:PATH [127.0.0.1:7313]"),
-        value("--ca", "FILE", "the authority of all machines of the test; with it, mutual TLS"),
+        value("--ca", "FILE", "the CA certificate that all machines of the test share; with it, mutual TLS"),
         value("--cert", "FILE", "this machine's certificate"),
         value("--key", "FILE", "its key"),
         value("--source", "ADDRESS|INTERFACE", "where this machine's connections come from; may be repeated"),

@@ -8,7 +8,7 @@ use crate::{
 use penstock_lab::{compare, study::Outcome};
 use std::{ffi::OsString, io::Write, path::Path, process::ExitCode};
 
-/// Its options.
+/// The options of this subcommand.
 pub fn options() -> Vec<Opt> {
     vec![
         value("--target-rate", "N", "the rate that cores are counted for [the studies', else the highest of A]"),

@@ -14,29 +14,33 @@ const SOME_FAILED: u8 = 2;
 /// Interrupted by a signal; the same status as a shell's for SIGINT.
 const INTERRUPTED: u8 = 130;
 
-/// Its options.
+/// The options of this subcommand.
 pub fn options() -> Vec<Opt> {
     vec![
-        value("--mode", "MODE", "handshake, request (a handshake for each), keep-alive, download, idle [keep-alive]"),
+        value(
+            "--mode",
+            "MODE",
+            "what a unit is: handshake, request (with a handshake for each), keep-alive, download or idle [keep-alive]",
+        ),
         switch("--resume", "resumes sessions; otherwise every handshake is a full one, and that is checked"),
-        value("-c", "N", "connections open at once [10]"),
-        value("-t", "N", "threads [1]"),
+        value("-c", "N", "number of concurrent connections [10]"),
+        value("-t", "N", "number of threads [1]"),
         value("-d", "TIME", "how long: 30, 30s, 2m, 1h [10s]"),
         value("-n", "N", "ends after this many units"),
         value("-H", "'NAME: VALUE'", "a header field; may be repeated"),
         switch("--latency", "shows percentiles in detail"),
-        value("--timeout", "TIME", "after this a unit is given up and counted as an error [10s]"),
+        value("--timeout", "TIME", "gives a unit up after this time, and counts it as an error [10s]"),
         value("--rate", "N", "open loop: N units a second fall due, whether or not the server keeps up"),
         value("--warm-up", "TIME", "load before anything counts [0]"),
         value("--cores", "LIST", "processors the threads are pinned to, as in 0-3,8"),
         value("--method", "NAME", "the request's method [GET]"),
-        switch("--http2", "HTTP/2"),
-        value("--streams", "N", "with --http2: requests at once on a connection that is kept [1]"),
+        switch("--http2", "speaks HTTP/2 to the server"),
+        value("--streams", "N", "with --http2: number of concurrent requests on each connection [1]"),
         value("--tls", "1.2|1.3", "the version of TLS [what the server takes]"),
         value(
             "--suite",
             "NAME",
-            "a cipher suite, by its name in RFCs or OpenSSL's; may be repeated [AES-128-GCM first]",
+            "a cipher suite, by its name in the RFCs or in OpenSSL; may be repeated [AES-128-GCM first]",
         ),
         value("--group", "NAME", "x25519, p256, p384, x25519mlkem768; may be repeated [x25519, p256, p384]"),
         value("--signature", "NAME", "rsa_pss_rsae_sha256, ecdsa_secp256r1_sha256, ...; may be repeated [any]"),
@@ -44,14 +48,18 @@ pub fn options() -> Vec<Opt> {
         value("--verify", "FILE", "checks chain and signature in every handshake, against the roots in FILE"),
         switch("--check-signatures", "checks the signature in every handshake"),
         value("--connect", "ADDRESS:PORT", "where to connect to [what the URL's host resolves to]"),
-        value("--source", "ADDRESS|INTERFACE", "where connections come from; may be repeated, and is used in turn"),
+        value(
+            "--source",
+            "ADDRESS|INTERFACE",
+            "the source address or interface of connections; may be repeated, to use several in turn",
+        ),
         value("--server", "PID|NAME", "reads the CPU time of these processes on this machine; may be repeated"),
         value(
             "--agents",
             "HOST[:PORT],...",
             "makes the load from agents (penstock bench agent), in step; also unix:PATH",
         ),
-        value("--ca", "FILE", "with --agents: the authority of all machines of the test"),
+        value("--ca", "FILE", "with --agents: the CA certificate that all machines of the test share"),
         value("--cert", "FILE", "with --agents: this machine's certificate"),
         value("--key", "FILE", "with --agents: its key"),
         value("--json", "FILE", "writes everything as JSON, '-' for standard output instead of the text"),

@@ -7,12 +7,12 @@ use crate::{
 use penstock_lab::{report, study::Outcome};
 use std::{ffi::OsString, io::Write, path::Path, process::ExitCode};
 
-/// Its options.
+/// The options of this subcommand.
 pub fn options() -> Vec<Opt> {
     vec![
         value("--html", "FILE", "writes the page"),
         value("--svg", "FILE", "writes the first figure"),
-        value("--markdown", "FILE", "writes a short page, for beside figure.svg, report.html and result.json"),
+        value("--markdown", "FILE", "writes a short page to go with figure.svg, report.html and result.json"),
         switch("--help", "shows this help"),
     ]
 }

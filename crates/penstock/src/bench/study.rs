@@ -13,40 +13,40 @@ use penstock_lab::{
 };
 use std::{ffi::OsString, io::Write, path::PathBuf, process::ExitCode};
 
-/// Its options.
+/// The options of this subcommand.
 pub fn options() -> Vec<Opt> {
     vec![
         switch(
             "--quick",
-            "one core and seconds instead of minutes: that everything works, not what the machine can do",
+            "one core, seconds instead of minutes: shows that everything works, not what the machine can do",
         ),
         value("--out", "DIR", "where result.json, report.html and raw.jsonl go [the study's name]"),
         value("--contestants", "LIST", "who takes part [all that can]"),
-        value("--cases", "LIST", "only kinds of work whose names hold one of these"),
+        value("--cases", "LIST", "only cases whose names contain one of these words"),
         value("--steps", "LIST", "cores of the server, one after the other, as in 1,2,4"),
         value("--server-cores", "LIST", "processors of the server, as in 0-7"),
-        value("--client-cores", "LIST", "processors of the clients [those that are left]"),
-        value("--origin-cores", "LIST", "processors of the servers behind [a third of those that are left]"),
+        value("--client-cores", "LIST", "processors of the clients [the rest]"),
+        value("--origin-cores", "LIST", "processors of the backend servers [a third of the rest]"),
         value("--duration", "TIME", "length of a window, as in 30s"),
-        value("--rounds", "N", "windows of each cell, in turns"),
+        value("--rounds", "N", "number of windows for each contestant and case, taken in turn"),
         value("--connections", "N", "connections at once"),
         value(
             "--rates",
             "LIST",
-            "cpu-against-rate: connections a second that are offered [eight, up to the fastest's]",
+            "cpu-against-rate: connections a second to offer [eight steps, up to the highest rate of the fastest contestant]",
         ),
         value("--target-rate", "N", "cores-saved: the rate that cores are counted for [15000]"),
-        value("--bound", "TIME", "max-rate, core-scaling: no latency over this [2s]"),
+        value("--bound", "TIME", "max-rate, core-scaling: the highest latency allowed [2s]"),
         value("--delay", "TIME", "cpu-against-rate: delay of a round trip [50ms]"),
         value("--jitter", "TIME", "cpu-against-rate: jitter of a round trip [4ms]"),
         value("--loss", "PERCENT", "cpu-against-rate: packets lost in each direction [0.1]"),
         switch("--own-network", "cpu-against-rate: penstock's forwarder even where the kernel has netem"),
         value("--agents", "HOSTS", "makes the load from agents (penstock bench agent), in step"),
-        value("--ca", "FILE", "with --agents: the authority of all machines of the test"),
+        value("--ca", "FILE", "with --agents: the CA certificate that all machines of the test share"),
         value("--cert", "FILE", "with --agents: this machine's certificate"),
         value("--key", "FILE", "with --agents: its key"),
         value("--listen", "ADDRESS", "where the servers listen, for agents on other machines [127.0.0.1]"),
-        switch("--perf", "call stacks of each contestant, in a window of its own"),
+        switch("--perf", "records call stacks of each contestant, in an extra window"),
         value("--penstock", "FILE", "penstock's program [this one]"),
         value("--haproxy", "FILE", "HAProxy's program [the one that is installed]"),
         value("--nginx", "FILE", "nginx's program [the one that is installed]"),

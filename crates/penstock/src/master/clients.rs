@@ -130,7 +130,7 @@ impl Doors {
     ///
     /// # Errors
     ///
-    /// If there is no thread for it.
+    /// If a thread for it cannot be started.
     pub fn answer(self, desk: Desk) -> io::Result<()> {
         for (door, level) in self.0 {
             rustix::io::ioctl_fionbio(&door, false)?;

@@ -25,8 +25,8 @@ use tokio::time::Instant;
 /// A request that got no server: the termination state for the log, and the status of the response.
 pub(crate) struct Unserved(pub Termination, pub u16);
 
-/// Obtains a place on a server, after a wait in a queue if need be. `gone` is ready once no client waits for the
-/// response any more.
+/// Obtains a place on a server, waiting in a queue if necessary. `gone` is ready once no client waits for the response
+/// any more.
 pub(crate) async fn assign(
     conn: &mut Conn,
     x: &mut Exchange,

@@ -162,7 +162,7 @@ pub(crate) trait Upstream: Source + Sink {
     }
     /// See [`Client::tunnel`].
     fn tunnel(&mut self);
-    /// Uses the connection for no other exchange, if it carries this one alone.
+    /// Makes this the connection's last exchange, if it carries only one at a time.
     fn close_after(&mut self) {}
     /// Bytes sent to the server, and bytes of the response received, as the log counts them.
     fn counts(&self) -> Counts;

@@ -1,4 +1,4 @@
-//! When one side of an exchange has been silent for too long.
+//! When one side of an exchange has been silent for too long. Between requests, that is up to `Conn::patience`.
 
 use super::{
     forward::{Flow, Waits},

@@ -74,8 +74,8 @@ impl Paths {
     }
 }
 
-/// Total size of such paths that may wait: enough for a hundred streams with long ones. Otherwise a peer whose streams
-/// are all refused could make us keep any number.
+/// Maximum total size of the paths that h2 cannot represent and that wait for their streams: enough for a hundred long
+/// ones. Otherwise a peer whose streams are all refused could make us keep any number.
 const PATHS_MAX: usize = 256 * 1024;
 
 impl Signals {

@@ -39,9 +39,9 @@ pub enum Subject {
 /// The maximum numbers of histories that are kept.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
-    /// Frontends, backends and the process, by the second.
+    /// Number of frontends and backends kept by the second, with the process.
     pub proxies: usize,
-    /// Servers, by the second.
+    /// Number of servers kept by the second.
     pub servers: usize,
     /// All subjects together, in steps of ten minutes.
     pub all: usize,

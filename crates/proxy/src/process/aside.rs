@@ -16,8 +16,8 @@ use std::{
 };
 use tokio::sync::oneshot;
 
-/// Most jobs that may wait, in all and from one address. Each belongs to a connection that waits for its answer and
-/// submits nothing else meanwhile.
+/// Maximum number of jobs that may wait, in total; [`WAITING_EACH`] is the maximum from one address. Each belongs to a
+/// connection that waits for its answer and submits nothing else meanwhile.
 const WAITING_MAX: usize = 4096;
 const WAITING_EACH: usize = 256;
 
@@ -36,7 +36,7 @@ struct Inner {
     queue: Mutex<Queue>,
     wake: Condvar,
     name: &'static str,
-    /// Most threads there may be; they start with the first job.
+    /// Maximum number of threads, which start with the first job.
     threads: usize,
     done: AtomicU64,
     busy_us: AtomicU64,

@@ -46,7 +46,7 @@ impl Compressing {
         self.taken.add(taken, now_ms);
         self.made.add(made, now_ms);
     }
-    /// What an operator sees.
+    /// The figures that are shown to operators.
     pub fn view(&self, now_ms: u64) -> CompressionLoad {
         CompressionLoad {
             taken: self.taken.read(now_ms),

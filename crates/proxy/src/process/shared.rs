@@ -100,7 +100,7 @@ pub struct Shared {
     pub(crate) pulses: Vec<Pulse>,
     /// Counts of DNS queries.
     pub resolving: Resolving,
-    /// Messages that were none.
+    /// The last invalid messages, for `show errors`.
     pub(crate) captures: Captures,
     /// The machine's name.
     pub(crate) hostname: String,

@@ -50,7 +50,7 @@ impl Build<'_, '_, '_> {
                 "default-errorfiles" | "errorfile" | "errorfiles" | "file" | "string" | "lf-string" | "lf-file"
             );
             if is_content && let Some(before) = content.replace(word) {
-                let problem = format!("`{}` cannot stand beside `{}`", word.text, before.text);
+                let problem = format!("'{}' cannot stand beside '{}'", word.text, before.text);
                 self.error(word.span, problem, Some("a response has one body".to_owned()));
                 return None;
             }
@@ -71,7 +71,7 @@ impl Build<'_, '_, '_> {
                     let sections = &self.linker.config.http_errors;
                     if !sections.contains_key(name.text.as_str()) {
                         let near = hint::nearest(&name.text, sections.keys().map(String::as_str));
-                        self.error(name.span, format!("there is no section `http-errors {}`", name.text), near);
+                        self.error(name.span, format!("there is no section 'http-errors {}'", name.text), near);
                         return None;
                     }
                     errorfiles = Some(name);
@@ -98,7 +98,7 @@ impl Build<'_, '_, '_> {
                 "hdr" => {
                     let name = self.name()?;
                     if self.words.peek().is_none_or(|value| value.text.is_empty()) {
-                        self.error(word.span, "`hdr` needs a name and a value that is not empty".to_owned(), None);
+                        self.error(word.span, "'hdr' needs a name and a value that is not empty".to_owned(), None);
                         return None;
                     }
                     reply.fields.push((name, self.http_format()?));
@@ -117,7 +117,7 @@ impl Build<'_, '_, '_> {
                         "hdr",
                     ];
                     let near = hint::nearest(other, known.into_iter().chain(["if", "unless"]));
-                    self.error(word.span, format!("unknown argument `{other}` of `{}`", self.word.text), near);
+                    self.error(word.span, format!("unknown argument '{other}' of '{}'", self.word.text), near);
                     return None;
                 }
             }
@@ -129,11 +129,11 @@ impl Build<'_, '_, '_> {
         match (typed, has_body) {
             (None, true) => {
                 let hint = Some("such as content-type text/plain".to_owned());
-                self.error(self.word.span, format!("`{}` with a body needs a `content-type`", self.word.text), hint);
+                self.error(self.word.span, format!("'{}' with a body needs a 'content-type'", self.word.text), hint);
                 return None;
             }
             (Some(word), false) => {
-                self.diagnostics.warning(word.span, "`content-type` has no effect without a body");
+                self.diagnostics.warning(word.span, "'content-type' has no effect without a body");
             }
             _ => {}
         }
@@ -148,7 +148,7 @@ impl Build<'_, '_, '_> {
     fn of_section(&mut self, name: &Word, status: u16) -> Option<Body> {
         if !ANSWERED.contains(&status) {
             let codes: Vec<String> = ANSWERED.iter().map(u16::to_string).collect();
-            let message = format!("no `http-errors` section can have a file for the status {status}");
+            let message = format!("no 'http-errors' section can have a file for the status {status}");
             self.error(name.span, message, Some(format!("it can for {}", codes.join(", "))));
             return None;
         }
@@ -156,7 +156,7 @@ impl Build<'_, '_, '_> {
         match section.get(&status) {
             Some(file) => Some(Body::Raw(file.content.as_slice().into())),
             None => {
-                let message = format!("`http-errors {}` has no file for {status}: the body will be empty", name.text);
+                let message = format!("'http-errors {}' has no file for {status}: the body will be empty", name.text);
                 self.diagnostics.warning(name.span, message);
                 Some(Body::Empty)
             }
@@ -225,7 +225,7 @@ impl Build<'_, '_, '_> {
                         Ok(n @ (301 | 302 | 303 | 307 | 308)) => redirect.code = n,
                         _ => {
                             let hint = Some("one of 301, 302, 303, 307, 308".to_owned());
-                            self.error(code.span, format!("`{}` is not a redirect status", code.text), hint);
+                            self.error(code.span, format!("'{}' is not a redirect status", code.text), hint);
                             return None;
                         }
                     }
@@ -255,13 +255,13 @@ impl Build<'_, '_, '_> {
                         "clear-cookie",
                     ];
                     let near = hint::nearest(other, known);
-                    self.error(word.span, format!("unknown argument `{other}` of a redirection"), near);
+                    self.error(word.span, format!("unknown argument '{other}' of a redirection"), near);
                     return None;
                 }
             }
         }
         if target.is_none() {
-            self.error(self.word.span, "a redirection needs a `location`, a `prefix` or a `scheme`".to_owned(), None);
+            self.error(self.word.span, "a redirection needs a 'location', a 'prefix' or a 'scheme'".to_owned(), None);
             return None;
         }
         Some(redirect)

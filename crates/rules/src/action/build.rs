@@ -70,7 +70,7 @@ impl<'l> Build<'_, 'l, '_> {
         let Some((spec, inside)) = find(&self.word.text, self.kind) else {
             let known = ACTIONS.iter().filter(|spec| spec.allowed_in(self.kind)).map(|spec| spec.name);
             let near = hint::nearest(self.word.text.split('(').next().unwrap_or_default(), known);
-            self.error(self.word.span, format!("unknown action `{}` of `{}`", self.word.text, self.kind.name()), near);
+            self.error(self.word.span, format!("unknown action '{}' of '{}'", self.word.text, self.kind.name()), near);
             return None;
         };
         if !spec.allowed_in(self.kind) {
@@ -79,7 +79,7 @@ impl<'l> Build<'_, 'l, '_> {
             let hint = format!("it may stand in {}", elsewhere.join(", "));
             self.error(
                 self.word.span,
-                format!("`{}` is not an action of `{}`", spec.name, self.kind.name()),
+                format!("'{}' is not an action of '{}'", spec.name, self.kind.name()),
                 Some(hint),
             );
             return None;
@@ -88,14 +88,14 @@ impl<'l> Build<'_, 'l, '_> {
             Works::Yes(read) => (read, None),
             Works::NoEffect(read, why) => (read, Some(why)),
             Works::Refused(why) => {
-                self.error(self.word.span, format!("the action `{}` is not supported: {why}", spec.name), None);
+                self.error(self.word.span, format!("the action '{}' is not supported: {why}", spec.name), None);
                 return None;
             }
         };
         self.inside = inside.strip_suffix(')').unwrap_or(inside);
         let action = read(self)?;
         if let Some(why) = no_effect {
-            self.diagnostics.notice(self.word.span, format!("`{}` has no effect: {why}", self.word.text));
+            self.diagnostics.notice(self.word.span, format!("'{}' has no effect: {why}", self.word.text));
         }
         let condition = self.condition()?;
         Some(Rule { condition, action, span: line.span })
@@ -119,7 +119,7 @@ impl<'l> Build<'_, 'l, '_> {
             Some(word) if !matches!(word.text.as_str(), "if" | "unless") => self.words.next(),
             _ => {
                 let span = self.words.last_span();
-                self.error(span, format!("`{}` needs {what}", self.word.text), None);
+                self.error(span, format!("'{}' needs {what}", self.word.text), None);
                 None
             }
         }
@@ -129,17 +129,17 @@ impl<'l> Build<'_, 'l, '_> {
     pub(super) fn value_of(&mut self, keyword: &Word) -> Option<&'l Word> {
         let value = self.words.next();
         if value.is_none() {
-            self.error(keyword.span, format!("`{}` needs a value", keyword.text), None);
+            self.error(keyword.span, format!("'{}' needs a value", keyword.text), None);
         }
         value
     }
 
     pub(crate) fn expect(&mut self, word: &str) -> Option<()> {
-        let found = self.next(&format!("`{word}`"))?;
+        let found = self.next(&format!("'{word}'"))?;
         if found.text == word {
             return Some(());
         }
-        self.error(found.span, format!("`{word}` is expected, not `{}`", found.text), None);
+        self.error(found.span, format!("'{word}' is expected, not '{}'", found.text), None);
         None
     }
 
@@ -162,7 +162,7 @@ impl<'l> Build<'_, 'l, '_> {
             Ok((expr, end)) if end == text.len() => Some(expr),
             Ok((_, end)) => {
                 let problem =
-                    Problem::new(end..text.len(), format!("`{}` does not belong to an expression", &text[end..]));
+                    Problem::new(end..text.len(), format!("'{}' does not belong to an expression", &text[end..]));
                 self.problem(first, problem);
                 None
             }
@@ -180,7 +180,7 @@ impl<'l> Build<'_, 'l, '_> {
             let span = word.map_or(self.word.span, |word| word.span);
             self.error(
                 span,
-                format!("the expression gives {}, but `{}` needs {wanted}", expr.output(), self.word.text),
+                format!("the expression gives {}, but '{}' needs {wanted}", expr.output(), self.word.text),
                 None,
             );
             return None;
@@ -214,7 +214,7 @@ impl<'l> Build<'_, 'l, '_> {
         if penstock_http::is_token(word.as_bytes()) {
             return Some(word.to_ascii_lowercase().into_bytes().into());
         }
-        self.error(word.span, format!("`{}` cannot be the name of a field", word.text), None);
+        self.error(word.span, format!("'{}' cannot be the name of a field", word.text), None);
         None
     }
 
@@ -250,7 +250,7 @@ impl<'l> Build<'_, 'l, '_> {
             },
             other => {
                 let hint = Some("one of str, beg, end, sub, reg".to_owned());
-                self.error(method.span, format!("names of fields are not compared by `{other}`"), hint);
+                self.error(method.span, format!("field names cannot be compared with '{other}'"), hint);
                 return None;
             }
         }))
@@ -273,8 +273,8 @@ impl<'l> Build<'_, 'l, '_> {
 
     pub(crate) fn normalize(&mut self) -> Option<Action> {
         if !self.linker.config.global.experimental {
-            let hint = Some("add `expose-experimental-directives` to the global section".to_owned());
-            self.error(self.word.span, "`normalize-uri` is experimental".to_owned(), hint);
+            let hint = Some("add 'expose-experimental-directives' to the global section".to_owned());
+            self.error(self.word.span, "'normalize-uri' is experimental".to_owned(), hint);
             return None;
         }
         let word = self.next("a normaliser")?;
@@ -284,7 +284,7 @@ impl<'l> Build<'_, 'l, '_> {
             None => {
                 let near = hint::nearest(&word.text, Normalizer::NAMES.iter().copied())
                     .or_else(|| Some(format!("one of {}", Normalizer::NAMES.join(", "))));
-                self.error(word.span, format!("unknown normaliser `{}`", word.text), near);
+                self.error(word.span, format!("unknown normaliser '{}'", word.text), near);
                 None
             }
         }
@@ -300,7 +300,7 @@ impl<'l> Build<'_, 'l, '_> {
         if number.is_some_and(|n| valid.contains(&n)) {
             return Some(Action::Nothing);
         }
-        self.error(word.span, format!("`{}` is not a valid number for `{}`", word.text, self.word.text), None);
+        self.error(word.span, format!("'{}' is not a valid number for '{}'", word.text, self.word.text), None);
         None
     }
 
@@ -320,7 +320,7 @@ impl<'l> Build<'_, 'l, '_> {
         if status.is_none() {
             self.error(
                 word.span,
-                format!("`{}` is not a status from {} to {}", word.text, range.start(), range.end()),
+                format!("'{}' is not a status from {} to {}", word.text, range.start(), range.end()),
                 None,
             );
         }
@@ -338,7 +338,7 @@ impl<'l> Build<'_, 'l, '_> {
         let found = caches.iter().zip(0..).find_map(|(cache, id)| (cache.name == word.text).then_some(CacheId(id)));
         if found.is_none() {
             let near = hint::nearest(&word.text, caches.iter().map(|cache| cache.name.as_str()));
-            self.error(word.span, format!("there is no cache `{}`", word.text), near);
+            self.error(word.span, format!("there is no cache '{}'", word.text), near);
         }
         found.map(action)
     }
@@ -352,19 +352,19 @@ impl<'l> Build<'_, 'l, '_> {
             Some(level) => Some(Action::LogLevel(LogLevel::Level(level as u8))),
             None => {
                 let near = hint::nearest(&word.text, LEVELS.iter().copied().chain(["silent"]));
-                self.error(word.span, format!("unknown level `{}` of logs", word.text), near);
+                self.error(word.span, format!("unknown level '{}' of logs", word.text), near);
                 None
             }
         }
     }
 
     pub(crate) fn strict_mode(&mut self) -> Option<Action> {
-        let word = self.next("`on` or `off`")?;
+        let word = self.next("'on' or 'off'")?;
         match word.text.as_str() {
             "on" => Some(Action::StrictMode(true)),
             "off" => Some(Action::StrictMode(false)),
             other => {
-                self.error(word.span, format!("`on` or `off` is expected, not `{other}`"), None);
+                self.error(word.span, format!("'on' or 'off' is expected, not '{other}'"), None);
                 None
             }
         }
@@ -374,7 +374,7 @@ impl<'l> Build<'_, 'l, '_> {
         if self.words.take("rst-ttl") {
             let word = self.next("a number of hops")?;
             if !word.parse().is_ok_and(|hops: i64| (1..=255).contains(&hops)) {
-                self.error(word.span, format!("`{}` is not a number of hops from 1 to 255", word.text), None);
+                self.error(word.span, format!("'{}' is not a number of hops from 1 to 255", word.text), None);
                 return None;
             }
         }
@@ -390,7 +390,7 @@ impl<'l> Build<'_, 'l, '_> {
                 "h1" => Some(Version::Http11),
                 "h2" => Some(Version::Http2),
                 other => {
-                    self.error(word.span, format!("`h1` or `h2` is expected, not `{other}`"), None);
+                    self.error(word.span, format!("'h1' or 'h2' is expected, not '{other}'"), None);
                     return None;
                 }
             };
@@ -416,7 +416,7 @@ impl<'l> Build<'_, 'l, '_> {
             return Some(Action::Inspect(place, word.text.as_str().into()));
         }
         let hint = hint::nearest(&word.text, chains.iter().map(|chain| chain.name.as_str()));
-        self.error(word.span, format!("there is no service-chain `{}`", word.text), hint);
+        self.error(word.span, format!("there is no service-chain '{}'", word.text), hint);
         None
     }
 
@@ -426,7 +426,7 @@ impl<'l> Build<'_, 'l, '_> {
             return Some(Action::UseService(word.text.as_str().into()));
         }
         let hint = hint::nearest(&word.text, ["prometheus-exporter"]);
-        self.error(word.span, format!("there is no service `{}`", word.text), hint);
+        self.error(word.span, format!("there is no service '{}'", word.text), hint);
         None
     }
 
@@ -442,7 +442,7 @@ impl<'l> Build<'_, 'l, '_> {
                     self.words.next();
                     let size = self.next("a size")?;
                     let Some(bytes) = crate::words::parse_size(size) else {
-                        self.error(size.span, format!("`{}` is not a size", size.text), None);
+                        self.error(size.span, format!("'{}' is not a size", size.text), None);
                         return None;
                     };
                     at_least = bytes;
@@ -451,7 +451,7 @@ impl<'l> Build<'_, 'l, '_> {
             }
         }
         let Some(ms) = time else {
-            self.error(self.word.span, "`wait-for-body` needs a `time`".to_owned(), None);
+            self.error(self.word.span, "'wait-for-body' needs a 'time'".to_owned(), None);
             return None;
         };
         Some(Action::WaitForBody { time: Duration::from_millis(ms), at_least })
@@ -463,7 +463,7 @@ impl<'l> Build<'_, 'l, '_> {
         if ms.is_none() {
             self.error(
                 word.span,
-                format!("`{}` is not a time", word.text),
+                format!("'{}' is not a time", word.text),
                 Some("for instance 500ms or 10s".to_owned()),
             );
         }
@@ -471,18 +471,18 @@ impl<'l> Build<'_, 'l, '_> {
     }
 
     pub(crate) fn timeout(&mut self) -> Option<Action> {
-        let which = self.next("`server` or `tunnel`")?;
+        let which = self.next("'server' or 'tunnel'")?;
         let proxy = self.scope.proxy.and_then(|id| self.linker.config.proxies.get(id));
         if proxy.is_some_and(|proxy| !proxy.kind.has_backend()) {
             let hint = Some("write the rule in the backend".to_owned());
-            self.error(self.word.span, "`set-timeout` has no effect in a frontend, which has no servers".into(), hint);
+            self.error(self.word.span, "'set-timeout' has no effect in a frontend, which has no servers".into(), hint);
             return None;
         }
         let tunnel = match which.text.as_str() {
             "server" => false,
             "tunnel" => true,
             other => {
-                self.error(which.span, format!("`server` or `tunnel` is expected, not `{other}`"), None);
+                self.error(which.span, format!("'server' or 'tunnel' is expected, not '{other}'"), None);
                 return None;
             }
         };

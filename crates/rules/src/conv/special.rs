@@ -59,12 +59,12 @@ pub(super) const TABLE: &[ConvSpec] = &[
             Some(Value::Bin(Cow::Owned(text)))
         },
     ),
-    refused("capture-req", Str, Str, "Keeps the sample in a request capture slot.", "use `http-request capture`"),
-    refused("capture-res", Str, Str, "Keeps the sample in a response capture slot.", "use `http-response capture`"),
+    refused("capture-req", Str, Str, "Keeps the sample in a request capture slot.", "use 'http-request capture'"),
+    refused("capture-res", Str, Str, "Keeps the sample in a response capture slot.", "use 'http-response capture'"),
     refused("da-csv-conv", Str, Str, "Properties of the client's device.", "no device database is built in"),
     refused("debug", Any, Any, "Writes the sample to a trace.", "log it, or send it in a header"),
-    refused("fix_is_valid", Bin, Bool, "Whether it is a FIX message.", "the FIX protocol is not read here"),
-    refused("fix_tag_value", Bin, Bin, "The value of a tag of a FIX message.", "the FIX protocol is not read here"),
+    refused("fix_is_valid", Bin, Bool, "Whether it is a FIX message.", "the FIX protocol is not supported"),
+    refused("fix_tag_value", Bin, Bin, "The value of a tag of a FIX message.", "the FIX protocol is not supported"),
     conv(
         "ipmask",
         &[arg("mask4", Mask4), opt("mask6", Mask6)],
@@ -102,13 +102,13 @@ pub(super) const TABLE: &[ConvSpec] = &[
         |_, value, args| jwt_query(value.bytes()?, 1, args),
     ),
     refused("jwt_verify", Bin, Int, "Whether a token is signed with a key.", "tokens are not verified yet"),
-    refused("mqtt_field_value", Bin, Str, "A field of an MQTT packet.", "the MQTT protocol is not read here"),
-    refused("mqtt_is_valid", Bin, Bool, "Whether it is an MQTT packet.", "the MQTT protocol is not read here"),
+    refused("mqtt_field_value", Bin, Str, "A field of an MQTT packet.", "the MQTT protocol is not supported"),
+    refused("mqtt_is_valid", Bin, Bool, "Whether it is an MQTT packet.", "the MQTT protocol is not supported"),
     conv("nbsrv", &[], Str, Int, "Usable servers of the backend it names.", |ctx, value, _| {
         let id = ctx.world.find_backend(value.bytes()?)?;
         Some(Value::Int(ctx.world.backend(id).usable_servers.into()))
     }),
-    refused("protobuf", Bin, Bin, "A field of a Protocol Buffers message.", "Protocol Buffers are not read here"),
+    refused("protobuf", Bin, Bin, "A field of a Protocol Buffers message.", "Protocol Buffers are not supported"),
     conv(
         "set-var",
         &[
@@ -141,7 +141,7 @@ pub(super) const TABLE: &[ConvSpec] = &[
         let id = ctx.world.find_server(value.bytes()?)?;
         Some(Value::Int(ctx.world.server(id).queue.into()))
     }),
-    refused("ungrpc", Bin, Bin, "A field of a gRPC message.", "gRPC messages are not read here"),
+    refused("ungrpc", Bin, Bin, "A field of a gRPC message.", "reading gRPC messages is not supported"),
     conv(
         "unset-var",
         &[arg("var", Var)],

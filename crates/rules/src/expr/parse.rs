@@ -35,16 +35,16 @@ impl Linker<'_> {
         scope: Scope,
     ) -> Result<(Expr, usize), Problem> {
         let Some(spec) = fetch::find(word, scope.place) else {
-            return Err(Problem::new(name, format!("unknown sample fetch `{word}`")).hint(
+            return Err(Problem::new(name, format!("unknown sample fetch '{word}'")).hint(
                 hint::nearest(word, fetch::names()).or_else(|| {
-                    conv::find(word).map(|_| format!("`{word}` is a converter: it follows a fetch and a comma"))
+                    conv::find(word).map(|_| format!("'{word}' is a converter: it follows a fetch and a comma"))
                 }),
             ));
         };
         let run = match spec.support {
             Support::Yes(run) => run,
             Support::No(reason) => {
-                return Err(Problem::new(name, format!("the fetch `{word}` is not supported: {reason}")));
+                return Err(Problem::new(name, format!("the fetch '{word}' is not supported: {reason}")));
             }
         };
         let place = self.place(scope);
@@ -52,7 +52,7 @@ impl Linker<'_> {
             return Err(Problem::new(
                 name,
                 format!(
-                    "the fetch `{word}` is available in: {}; not here ({})",
+                    "the fetch '{word}' is available in: {}; not here ({})",
                     spec.places.describe(),
                     place.describe()
                 ),
@@ -86,23 +86,23 @@ impl Linker<'_> {
                 continue;
             }
             let Some(spec) = conv::find(word) else {
-                return Err(Problem::new(name, format!("unknown converter `{word}`")).hint(
+                return Err(Problem::new(name, format!("unknown converter '{word}'")).hint(
                     hint::nearest(word, conv::names()).or_else(|| {
-                        fetch::find(word, scope.place).map(|_| format!("`{word}` is a fetch: it comes first"))
+                        fetch::find(word, scope.place).map(|_| format!("'{word}' is a fetch: it comes first"))
                     }),
                 ));
             };
             let run = match spec.support {
                 Support::Yes(run) => run,
                 Support::No(reason) => {
-                    return Err(Problem::new(name, format!("the converter `{word}` is not supported: {reason}")));
+                    return Err(Problem::new(name, format!("the converter '{word}' is not supported: {reason}")));
                 }
             };
             if !expr.output.casts_to(spec.input) {
                 return Err(Problem::new(
                     name,
                     format!(
-                        "the converter `{word}` takes {}, but what comes before it gives {}",
+                        "the converter '{word}' takes {}, but what comes before it gives {}",
                         spec.input, expr.output
                     ),
                 ));
@@ -135,7 +135,7 @@ impl Linker<'_> {
                     1 => "one argument".to_owned(),
                     n => format!("at most {n} arguments"),
                 };
-                return Err(Problem::new(at.clone(), format!("`{word}` takes {takes}"))
+                return Err(Problem::new(at.clone(), format!("'{word}' takes {takes}"))
                     .hint("quotes protect a comma inside an argument".to_owned()));
             }
         }
@@ -156,7 +156,7 @@ impl Linker<'_> {
             && crate::patterns::typed(text.as_bytes(), Type::Addr).is_err()
         {
             let default = String::from_utf8_lossy(default);
-            return Err(Problem::new(at.clone(), format!("the default `{default}` of `{word}` is not an address")));
+            return Err(Problem::new(at.clone(), format!("the default '{default}' of '{word}' is not an address")));
         }
         while matches!(args.last(), Some(Arg::None)) {
             args.pop();
@@ -218,6 +218,6 @@ fn split_arguments(text: &str, at: usize) -> Result<(Vec<Raw>, usize), Problem> 
             c => value.push(c),
         }
     }
-    let message = if quote.is_some() { "a quote is not closed" } else { "`)` is missing" };
+    let message = if quote.is_some() { "a quote is not closed" } else { "')' is missing" };
     Err(Problem::new(at..text.len(), message))
 }

@@ -114,8 +114,8 @@ pub(super) const TABLE: &[FetchSpec] = &[
     one("fc_src_is_local", &[], Bool, CLIENT, "Whether that is this machine's.", |ctx, _| local(ctx, ctx.conn.src)),
     one("fc_src_port", &[], Int, CLIENT, "Its port.", |ctx, _| port(ctx.conn.src)),
     one("fc_unacked", &[], Int, CLIENT, "Segments not acknowledged.", |ctx, _| tcp(ctx, |info| info.unacked)),
-    refused("fcgi.docroot", Str, "Document root of a FastCGI application.", "FastCGI is not spoken here"),
-    refused("fcgi.index", Str, "Index file of a FastCGI application.", "FastCGI is not spoken here"),
+    refused("fcgi.docroot", Str, "Document root of a FastCGI application.", "FastCGI is not supported"),
+    refused("fcgi.index", Str, "Index file of a FastCGI application.", "FastCGI is not supported"),
     one("fe_client_timeout", &[], Int, FRONTEND, "`timeout client` of the frontend, ms.", |ctx, _| {
         int(ctx.frontend.1.timeout_client_ms as i64)
     }),

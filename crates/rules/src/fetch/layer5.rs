@@ -199,10 +199,15 @@ pub(super) const TABLE: &[FetchSpec] = &[
     refused("ssl_fc_early_exporter_secret", Str, "A secret of the session.", SECRET),
     refused("ssl_fc_ecformats_bin", Bin, "Point formats the client offered.", "only the list of ciphers is kept"),
     refused("ssl_fc_eclist_bin", Bin, "Groups the client offered.", "only the list of ciphers is kept"),
-    // An extension: which engine computed the handshake, and how long the handshake waited for it.
-    one("ssl_fc_engine", &[], Str, CLIENT, "The engine that computed the handshake: native, sw, hw.", |ctx, _| {
-        text(client_tls(ctx)?.engine)
-    }),
+    // Extensions: the worker's engine, and how long the handshake waited for it.
+    one(
+        "ssl_fc_engine",
+        &[],
+        Str,
+        CLIENT,
+        "The crypto engine of the worker that made the handshake: native, sw, hw, hw+sw.",
+        |ctx, _| text(client_tls(ctx)?.engine),
+    ),
     one("ssl_fc_engine_wait", &[], Int, CLIENT, "How long the handshake waited for the engine, µs.", |ctx, _| {
         int(client_tls(ctx)?.engine_wait_us)
     }),

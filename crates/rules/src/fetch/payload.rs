@@ -28,7 +28,7 @@ const RESPONSE: Places = Places::IN_RESPONSE;
 const SPAN: &[ArgSpec] = &[arg("offset", Number), arg("length", Number)];
 const LV: &[ArgSpec] = &[arg("offset1", Number), arg("length", Number), opt("offset2", Text)];
 const NAME: &[ArgSpec] = &[opt("name", Text)];
-const DISTCC: &str = "the distcc protocol is not read here; use req.payload";
+const DISTCC: &str = "the distcc protocol is not supported; use req.payload";
 
 pub(super) const TABLE: &[FetchSpec] = &[
     refused("distcc_body", Bin, "A body of a distcc message.", DISTCC),

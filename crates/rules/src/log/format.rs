@@ -185,7 +185,7 @@ impl Linker<'_> {
                     let mut flags = common;
                     if bytes.get(at) == Some(&b'{') {
                         let Some(len) = text[at..].find('}') else {
-                            return Err(Problem::new(at..text.len(), "`%{` needs a closing `}`"));
+                            return Err(Problem::new(at..text.len(), "'%{' needs a closing '}'"));
                         };
                         flags.change(&text[at + 1..at + len], at + 1)?;
                         at += len + 1;
@@ -193,7 +193,7 @@ impl Linker<'_> {
                     if bytes.get(at) == Some(&b'[') {
                         let (expr, end) = self.expression_in(text, at + 1, scope)?;
                         if bytes.get(end) != Some(&b']') {
-                            return Err(Problem::new(end..text.len(), "`]` is expected after the expression"));
+                            return Err(Problem::new(end..text.len(), "']' is expected after the expression"));
                         }
                         nodes.push(Part::Sample(Box::new(expr), flags));
                         at = end + 1;
@@ -254,14 +254,14 @@ impl Nodes {
 
 fn unknown(name: &str, at: std::ops::Range<usize>) -> Problem {
     if name.is_empty() {
-        return Problem::new(at, "`%` needs an alias or `[expression]` after it")
+        return Problem::new(at, "'%' needs an alias or '[expression]' after it")
             .hint("write %% for a percent sign".to_owned());
     }
     let near = ALIASES
         .iter()
         .find(|spec| spec.name.eq_ignore_ascii_case(name))
-        .map(|spec| format!("did you mean `%{}`?", spec.name));
-    Problem::new(at, format!("unknown log-format alias `%{name}`"))
+        .map(|spec| format!("did you mean '%{}'?", spec.name));
+    Problem::new(at, format!("unknown log-format alias '%{name}'"))
         .hint(near.or_else(|| hint::nearest(name, ALIASES.iter().map(|spec| spec.name))))
 }
 
@@ -282,7 +282,7 @@ impl Flags {
                 "X" => self.hexadecimal = on,
                 "M" => self.mandatory = on,
                 other => {
-                    return Err(Problem::new(at..at + list.len(), format!("unknown log-format flag `{other}`"))
+                    return Err(Problem::new(at..at + list.len(), format!("unknown log-format flag '{other}'"))
                         .hint("the flags are Q (quote), E (escape) and X (hexadecimal)".to_owned()));
                 }
             }

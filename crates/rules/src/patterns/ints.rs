@@ -97,7 +97,7 @@ impl IntSet {
         };
         range
             .filter(|(low, high)| text != ":" && low <= high)
-            .ok_or_else(|| Problem::new(0..text.len(), format!("`{text}` is neither a number nor a range such as 1:9")))
+            .ok_or_else(|| Problem::new(0..text.len(), format!("'{text}' is neither a number nor a range such as 1:9")))
     }
 }
 

@@ -103,7 +103,7 @@ impl IpSet {
             Some(Network::V6(net, mask)) => self.v6.insert(net, mask, entry),
             None => {
                 let text = String::from_utf8_lossy(entry.key());
-                let mut problem = Problem::new(0..text.len(), format!("`{text}` is neither an address nor a network"));
+                let mut problem = Problem::new(0..text.len(), format!("'{text}' is neither an address nor a network"));
                 if text.bytes().any(|b| b.is_ascii_alphabetic()) && !text.contains(':') {
                     problem.hint = Some("write the address: names are not resolved in rules".into());
                 }

@@ -62,9 +62,9 @@ struct State {
 /// How much retired contents share with their successor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Change {
-    /// Nearly everything.
+    /// They share nearly everything.
     Few,
-    /// Possibly nothing.
+    /// They may share nothing.
     Whole,
 }
 
@@ -550,6 +550,6 @@ pub(crate) fn typed(text: &[u8], output: Type) -> Result<Value<'static>, Problem
     };
     value.ok_or_else(|| {
         let text = String::from_utf8_lossy(text);
-        Problem::new(0..text.len(), format!("`{text}` is not a value of type {output}"))
+        Problem::new(0..text.len(), format!("'{text}' is not a value of type {output}"))
     })
 }

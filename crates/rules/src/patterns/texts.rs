@@ -36,7 +36,7 @@ impl TextSet {
     pub(super) fn insert(&mut self, entry: &Arc<Entry>) -> Result<(), Problem> {
         let text = self.compared(entry).ok_or_else(|| {
             let text = String::from_utf8_lossy(entry.key());
-            Problem::new(0..text.len(), format!("`{text}` is not an even number of hexadecimal digits"))
+            Problem::new(0..text.len(), format!("'{text}' is not an even number of hexadecimal digits"))
         })?;
         match self.lengths.binary_search_by(|(known, _)| text.len().cmp(known)) {
             Ok(at) => self.lengths[at].1 += 1,

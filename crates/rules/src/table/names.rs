@@ -5,7 +5,7 @@ use std::{
     sync::{Arc, PoisonError, RwLock},
 };
 
-/// Most names: there are as many as servers, unless a peer makes them up.
+/// Maximum number of names. There are as many as servers, unless a peer invents them.
 const NAMES_MAX: usize = 65_536;
 
 /// Names, numbered from 1.

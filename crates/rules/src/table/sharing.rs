@@ -20,7 +20,7 @@ impl StickTable {
         self.journal.is_some()
     }
 
-    /// Sets what is called when an entry waits to be told to peers; works once.
+    /// Sets the function that is called when an entry has to be sent to peers. Only the first call has an effect.
     pub fn on_change(&self, wake: impl Fn() + Send + Sync + 'static) {
         if let Some(journal) = &self.journal {
             journal.wake_with(Box::new(wake));

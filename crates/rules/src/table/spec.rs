@@ -82,7 +82,7 @@ impl TableSpec {
                 Some(value) => Ok(value),
                 None => Err(TableError {
                     span: word.span,
-                    message: format!("`{}` of a stick table needs {what}", word.text),
+                    message: format!("'{}' of a stick table needs {what}", word.text),
                     hint: None,
                 }),
             };
@@ -100,7 +100,7 @@ impl TableSpec {
                         other => {
                             return fail(
                                 kind.span,
-                                format!("unknown type `{other}` of a stick table"),
+                                format!("unknown type '{other}' of a stick table"),
                                 hint::nearest(other, TYPES.iter().copied())
                                     .or_else(|| Some(format!("one of {}", TYPES.join(", ")))),
                             );
@@ -110,7 +110,7 @@ impl TableSpec {
                 "len" if matches!(spec.key, KeyType::String(_) | KeyType::Binary(_)) => {
                     let len = value("a length")?;
                     let Some(n) = len.text.parse::<usize>().ok().filter(|n| (1..=16384).contains(n)) else {
-                        return fail(len.span, format!("`{}` is not a valid key length", len.text), None);
+                        return fail(len.span, format!("'{}' is not a valid key length", len.text), None);
                     };
                     // HAProxy reserves room for the final NUL of strings, and so truncates nothing.
                     spec.key =
@@ -120,7 +120,7 @@ impl TableSpec {
                     let size = value("a number of entries")?;
                     match parse_size(&size.text) {
                         Some(n) if (1..=u64::from(u32::MAX)).contains(&n) => spec.size = n as usize,
-                        _ => return fail(size.span, format!("`{}` is not a valid table size", size.text), None),
+                        _ => return fail(size.span, format!("'{}' is not a valid table size", size.text), None),
                     }
                 }
                 "expire" => {
@@ -130,7 +130,7 @@ impl TableSpec {
                         _ => {
                             return fail(
                                 time.span,
-                                format!("`{}` is not a valid time for entries to live", time.text),
+                                format!("'{}' is not a valid time for entries to live", time.text),
                                 None,
                             );
                         }
@@ -139,11 +139,11 @@ impl TableSpec {
                 "nopurge" => spec.nopurge = true,
                 "peers" if peers.is_none() => spec.peers = Some(value("a section's name")?.text.clone()),
                 "srvkey" => {
-                    let key = value("`name` or `addr`")?;
+                    let key = value("'name' or 'addr'")?;
                     match key.text.as_str() {
                         "name" => {}
                         "addr" => spec.server_key_is_address = true,
-                        other => return fail(key.span, format!("`srvkey` is `name` or `addr`, not `{other}`"), None),
+                        other => return fail(key.span, format!("'srvkey' is 'name' or 'addr', not '{other}'"), None),
                     }
                 }
                 "store" => {
@@ -152,7 +152,7 @@ impl TableSpec {
                     let repeated = store(&mut spec.schema, &list.text).map_err(problem)?;
                     spec.repeated.extend(repeated.into_iter().map(|name| {
                         problem((
-                            format!("`{name}` is stored already: the first time counts"),
+                            format!("'{name}' is stored already: the first time counts"),
                             Some("name it once".into()),
                         ))
                     }));
@@ -160,30 +160,30 @@ impl TableSpec {
                 "write-to" => {
                     return fail(
                         word.span,
-                        "`write-to` is refused: what peers send is written to one table".into(),
-                        Some("remove it, and give the other table `peers` as well".into()),
+                        "'write-to' is refused: what peers send is written to one table".into(),
+                        Some("remove it, and give the other table 'peers' as well".into()),
                     );
                 }
                 other => {
                     return fail(
                         word.span,
-                        format!("unknown argument `{other}` of a stick table"),
+                        format!("unknown argument '{other}' of a stick table"),
                         hint::nearest(other, KEYWORDS.iter().copied()),
                     );
                 }
             }
         }
         if !typed {
-            return fail(whole, "a stick table needs a `type`".into(), None);
+            return fail(whole, "a stick table needs a 'type'".into(), None);
         }
         if spec.size == 0 {
-            return fail(whole, "a stick table needs a `size`".into(), None);
+            return fail(whole, "a stick table needs a 'size'".into(), None);
         }
         let stores = |data: &Data| spec.schema.has(*data);
         for (array, singles) in ARRAYS {
             if let Some(single) = singles.iter().copied().find(stores).filter(|_| stores(array)) {
                 let (array, single) = (array.name(), single.name());
-                return fail(whole, format!("a stick table stores `{array}` or `{single}`, not both"), None);
+                return fail(whole, format!("a stick table stores '{array}' or '{single}', not both"), None);
             }
         }
         Ok(spec)
@@ -207,7 +207,7 @@ fn store<'l>(schema: &mut Schema, list: &'l str) -> Result<Vec<&'l str>, (String
         };
         let Some(data) = Data::ALL.iter().copied().find(|data| data.name() == name) else {
             return Err((
-                format!("a stick table cannot store `{name}`"),
+                format!("a stick table cannot store '{name}'"),
                 hint::nearest(name, Data::ALL.iter().map(|data| data.name())),
             ));
         };
@@ -221,12 +221,12 @@ fn store<'l>(schema: &mut Schema, list: &'l str) -> Result<Vec<&'l str>, (String
             }
         };
         let Some(len) = len.trim().parse::<u32>().ok().filter(|n| (1..=MAX_ARRAY).contains(n)) else {
-            return Err((format!("`{name}` needs a number of elements, 1 to {MAX_ARRAY}, in parentheses"), None));
+            return Err((format!("'{name}' needs a number of elements, 1 to {MAX_ARRAY}, in parentheses"), None));
         };
         let period = match period.map(|text| (text, parse_time_ms(text.trim()))) {
             None => 0,
             Some((_, Some(ms))) if ms > 0 => ms,
-            Some(_) => return Err((format!("`{name}` needs a period in parentheses, such as {name}(10s)"), None)),
+            Some(_) => return Err((format!("'{name}' needs a period in parentheses, such as {name}(10s)"), None)),
         };
         if !schema.store(data, period, len) {
             repeated.push(name);
@@ -270,9 +270,9 @@ mod tests {
     #[test]
     fn says_what_is_wrong_and_what_to_write() {
         let hint = |text: &str| parse(text).unwrap_err().hint;
-        assert_eq!(hint("type sting size 1k"), Some("did you mean `string`?".into()));
-        assert_eq!(hint("type ip size 1k store conn_rat(1s)"), Some("did you mean `conn_rate`?".into()));
-        assert!(parse("type ip").unwrap_err().message.contains("`size`"));
+        assert_eq!(hint("type sting size 1k"), Some("did you mean 'string'?".into()));
+        assert_eq!(hint("type ip size 1k store conn_rat(1s)"), Some("did you mean 'conn_rate'?".into()));
+        assert!(parse("type ip").unwrap_err().message.contains("'size'"));
         assert!(parse("type ip size 9 store conn_rate").unwrap_err().message.contains("period"));
         assert!(parse("type ip size 9 store gpc0,gpc0").unwrap().repeated[0].message.contains("already"));
         for both in ["gpt(1),gpt0", "gpc1,gpc(1)", "gpc_rate(1,1s),gpc0_rate(1s)"] {

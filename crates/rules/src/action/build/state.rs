@@ -28,7 +28,7 @@ impl<'l> Build<'_, 'l, '_> {
             match Condition::parse(part) {
                 Some(condition) => conditions.push(condition),
                 None => {
-                    self.error(self.word.span, format!("unknown condition `{part}` of an assignment"), None);
+                    self.error(self.word.span, format!("unknown condition '{part}' of an assignment"), None);
                     return None;
                 }
             }
@@ -53,10 +53,10 @@ impl<'l> Build<'_, 'l, '_> {
 
     pub(crate) fn capture(&mut self) -> Option<Action> {
         let expr = self.typed_expr(Type::Str)?;
-        let keyword = self.next("`len` or `id`")?;
+        let keyword = self.next("'len' or 'id'")?;
         let value = self.value_of(keyword)?;
         let Ok(n) = value.parse::<usize>() else {
-            self.error(value.span, format!("`{}` is not a number", value.text), None);
+            self.error(value.span, format!("'{}' is not a number", value.text), None);
             return None;
         };
         let slots = if self.kind.is_response() { &mut self.captures.response } else { &mut self.captures.request };
@@ -80,7 +80,7 @@ impl<'l> Build<'_, 'l, '_> {
                 Some(Action::Capture { expr, slot: n, len, declared: true })
             }
             other => {
-                self.error(keyword.span, format!("`len` or `id` is expected, not `{other}`"), None);
+                self.error(keyword.span, format!("'len' or 'id' is expected, not '{other}'"), None);
                 None
             }
         }
@@ -91,7 +91,7 @@ impl<'l> Build<'_, 'l, '_> {
         let Some(counter) = counter else {
             self.error(
                 self.word.span,
-                format!("there is no counter `{}`: they are sc0, sc1 and sc2", self.word.text),
+                format!("there is no counter '{}': they are sc0, sc1 and sc2", self.word.text),
                 None,
             );
             return None;
@@ -107,7 +107,7 @@ impl<'l> Build<'_, 'l, '_> {
                 Some(table) => std::sync::Arc::clone(table),
                 None => {
                     let message =
-                        format!("`{}` needs a `table`: this section declares none of its own", self.word.text);
+                        format!("'{}' needs a 'table': this section declares none of its own", self.word.text);
                     self.error(self.word.span, message, None);
                     return None;
                 }
@@ -116,7 +116,7 @@ impl<'l> Build<'_, 'l, '_> {
         if !expr.output().casts_to(table.spec.key.sample()) {
             let span = word.map_or(self.word.span, |word| word.span);
             let message =
-                format!("the table `{}` has keys of type {}, not {}", table.name, table.spec.key.name(), expr.output());
+                format!("the table '{}' has keys of type {}, not {}", table.name, table.spec.key.name(), expr.output());
             self.error(span, message, None);
             return None;
         }
@@ -135,7 +135,7 @@ impl<'l> Build<'_, 'l, '_> {
             Some(found) => Some(found),
             None => {
                 let form = if indexed { "(<index>,<counter>)" } else { "(<counter>)" };
-                let message = format!("`{}` needs {form} after its name, a counter from 0 to 2", self.word.text);
+                let message = format!("'{}' needs {form} after its name, a counter from 0 to 2", self.word.text);
                 self.error(self.word.span, message, None);
                 None
             }
