@@ -141,7 +141,7 @@ fn what_cannot_be_measured_is_a_sentence_and_a_failure() {
         (&["bench", "load", "a", "--agents", "unix:/nobody", "--ca", "x"], "belong together"),
         (&["bench", "agent", "--listen", "0.0.0.0:0"], "can be reached from other machines"),
         (&["bench", "certs"], "it needs a directory"),
-        (&["bench", "lod"], "'lod' is nothing it can do"),
+        (&["bench", "lod"], "unknown command 'lod'"),
     ] {
         let arguments: Vec<&dyn AsRef<std::ffi::OsStr>> = arguments.iter().map(|a| a as _).collect();
         let output = run(&arguments);

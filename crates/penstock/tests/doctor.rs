@@ -181,7 +181,7 @@ fn nonsense_is_answered_in_a_sentence() {
         (&["--metrics", "/nonexistent"], "cannot read the metrics"),
         (&["--host", &recorded("laptop"), "--apply"], "a recording cannot be changed"),
         (&["--host", &recorded("laptop"), "--undo"], "a recording cannot be changed"),
-        (&["qat", "sideways", "now"], "'now' is none of status, up, down, restart, reset"),
+        (&["qat", "sideways", "now"], "'now' is not one of status, up, down, restart, reset"),
         (&["qat", "up", "--host", &recorded("laptop")], "there is no QuickAssist device"),
         (&["qat", "9", "up", "--host", &recorded("xeon-qat")], "there is no device '9'"),
         (&["qat", "up", "--host", &recorded("container")], "devices are unknown"),

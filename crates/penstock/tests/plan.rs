@@ -168,7 +168,7 @@ fn nonsense_is_answered_in_a_sentence() {
         (&["--native", "1", "--device-peak", "5"], "--device-peak needs the rates of --hw"),
         (&["--study", "/nonexistent.json"], "cannot read the study /nonexistent.json"),
         (&["--study", "/dev/null"], "it is not JSON"),
-        (&["--published", "--view", "moon"], "there is no view 'moon'"),
+        (&["--published", "--view", "moon"], "unknown view 'moon'"),
         (&["--published", "--csv", "--view", "all"], "--csv writes one table"),
         (&["--publish"], "unknown option '--publish'"),
         (&["--level"], "--level needs <TPS>"),
