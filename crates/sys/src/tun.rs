@@ -9,7 +9,9 @@ use std::{
 /// Makes a device of this name in the network namespace of the calling thread; it goes when the descriptor is closed. Each
 /// read is one IP packet, and so is each write.
 ///
-/// # Errors The name is too long or taken, the kernel has no TUN, or the caller lacks CAP_NET_ADMIN.
+/// # Errors
+///
+/// If the name is too long or taken, the kernel has no TUN, or the caller lacks CAP_NET_ADMIN.
 pub fn open(name: &str) -> io::Result<OwnedFd> {
     let file = File::options().read(true).write(true).open("/dev/net/tun")?;
     // SAFETY: the structure is valid when zeroed.

@@ -82,7 +82,9 @@ impl LoadPlan {
         }
     }
 
-    /// # Errors If settings contradict each other; the error says which.
+    /// # Errors
+    ///
+    /// If settings contradict each other; the error says which.
     pub(crate) fn check(&self) -> Result<(), Error> {
         let wrong = |why: &str| Err(Error::Plan(why.to_owned()));
         if self.connections == 0 || self.threads == 0 || self.streams == 0 {
