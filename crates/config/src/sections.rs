@@ -311,7 +311,7 @@ impl Sections {
             if let Some(first) = self.names.insert((side, name.text.clone()), name.span) {
                 around
                     .diagnostics
-                    .error(name.span, format!("the name '{}' is already used by another {kind} section", name.text))
+                    .error(name.span, format!("the name '{}' is already used by another section", name.text))
                     .hint(format!("the first one is at line {}", first.line));
                 return Err(Reported);
             }

@@ -68,6 +68,14 @@ impl Conn {
         // `timeout client` counts beside the others, since the client sends nothing meanwhile.
         own.into_iter().chain(timeouts.client).min()
     }
+    /// How long what the client has sent may be under way, as TCP itself estimates it (RFC 6298, without its minimum).
+    pub fn round_trip(&self) -> Duration {
+        let info =
+            self.facts.socket.zip(self.facts.peer).and_then(|(socket, peer)| penstock_sys::tcp_info(socket, peer));
+        info.map_or(Duration::ZERO, |info| {
+            Duration::from_micros(u64::from(info.tcpi_rtt) + 4 * u64::from(info.tcpi_rttvar))
+        })
+    }
     /// How long the head of a request may be, and how it is parsed.
     pub fn limits(&self) -> Limits {
         let tune = &self.worker.shared.config.global.tune;

@@ -338,7 +338,7 @@ fn what_cannot_work_is_refused_at_start() {
         ("backend b\n  mode icap\n", 2, "mode 'icap' is a mode of services"),
         ("service-chain c\n", 1, "the chain 'c' has no services"),
         ("service-chain c\n  inspect av\n", 2, "no service is called 'av'"),
-        ("GOODbackend av\n", 5, "the name 'av' is already used by another backend section"),
+        ("GOODbackend av\n", 5, "the name 'av' is already used by another section"),
         ("GOODservice-chain c\n  inspect av\n  inspect av\n", 7, "the chain 'c' has the service 'av' already"),
         ("GOODservice-chain c\n  inspect av when true\n", 6, "'when' is not expected here"),
         (

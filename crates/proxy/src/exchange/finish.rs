@@ -18,6 +18,11 @@ use tokio::time::Instant;
 pub(crate) fn run(live: &mut Live<'_>) {
     // When its line is written, the exchange itself no longer counts as current.
     live.x.presence = None;
+    if live.x.refused && live.x.switched.is_some() {
+        // As in HAProxy it is the session of `mode tcp` that ends here, and it has no response.
+        live.x.log.termination = Termination(By::Refusal, During::Request);
+        live.x.txn.status = Some(0);
+    }
     let now = live.worker.clock.now();
     live.x.log.bytes_uploaded = live.client.counts().received;
     measure(live.conn, live.x, now);

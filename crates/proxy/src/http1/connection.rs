@@ -148,7 +148,7 @@ async fn request(conn: &mut Conn, client: &mut Http1Client, ready: Instant, begu
         })
         .await
     };
-    let silent = conn.proxy().options.http_ignore_probes || conn.requests > 0;
+    let silent = x.switched.is_none() && (conn.proxy().options.http_ignore_probes || conn.requests > 0);
     let worker = conn.worker.clone();
     let frontend = worker.counters().frontend(conn.frontend);
     // As in HAProxy, whatever has begun as a request of HTTP/1 counts as a stream.

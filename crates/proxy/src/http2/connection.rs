@@ -137,7 +137,7 @@ impl Task {
 /// Window for the data that all streams of a connection may send us together.
 const CONNECTION_WINDOW: u32 = 1 << 20;
 
-/// How long the client may take to receive our GOAWAY.
+/// How long the client may take to receive our last GOAWAY.
 const GOODBYE: Duration = Duration::from_secs(2);
 
 /// Serves a connection whose client speaks HTTP/2, by ALPN, by `proto h2`, or because its first bytes say so.
@@ -164,7 +164,7 @@ async fn open(conn: &mut Conn, mut stream: Stream, mut begun: Vec<u8>, limits: L
     let (guard, signals) = Guard::of_client(stream, begun, table_size);
     signals.count_in(&conn.worker.shared.memory);
     let tally = conn.worker.tally(conn.frontend, Side::Frontend, Protocol::Http2);
-    let handshake = settings(&conn.worker, &limits).handshake(guard.counting(tally));
+    let handshake = settings(&conn.worker, &limits).handshake(guard.counting(tally).discarding(close::LINGER_BYTES));
     let connection = in_time(&mut conn.deadline, handshake).await?.ok()?;
     let streams = Rc::new(Streams::new(signals.clone()));
     Some(Box::new(Connected { connection, streams, signals, phase: Phase::Open, widened: false }))
@@ -235,8 +235,10 @@ enum Phase {
     Paused(Instant),
     /// The connection is idle until the client's next request.
     Idle,
-    /// GOAWAY has been sent; streams that are open are finished.
+    /// A GOAWAY announces the end; streams are finished, also those that the client opens before it has read that.
     Leaving,
+    /// The last GOAWAY says which streams were served.
+    Left,
     /// The client floods us, or made an error that ends the connection, and nothing more is read from it.
     Cut,
 }
@@ -262,15 +264,25 @@ impl Connected {
                 }
             }
             self.signals.outlet.turn_over();
+            if let Some(parted) = self.signals.parted() {
+                // A client that left in peace sends at most what was under way; another may be in the middle of anything.
+                let linger = if self.phase == Phase::Left { conn.round_trip() } else { close::LINGER_TIME };
+                conn.deadline.set(parted, Some(linger));
+                return conn.deadline.poll_expired(cx).map(|()| None);
+            }
             if self.streams.open() > 0 {
                 self.streams.wake_when_idle(cx.waker());
                 return Poll::Pending;
             }
             ready!(conn.deadline.poll_expired(cx));
             match self.phase {
-                Phase::Leaving | Phase::Cut => return Poll::Ready(None),
+                Phase::Left | Phase::Cut => return Poll::Ready(None),
                 Phase::Paused(since) => self.rest(conn, since),
-                Phase::Open | Phase::Idle => self.leave(conn),
+                Phase::Open | Phase::Idle | Phase::Leaving => {
+                    self.phase = Phase::Left;
+                    self.connection.abrupt_shutdown(Reason::NO_ERROR);
+                    conn.deadline.set(Instant::now(), Some(GOODBYE));
+                }
             }
             // What the connection now has to send or wait for is handled in the next turn.
             cx.waker().wake_by_ref();
@@ -287,8 +299,10 @@ impl Connected {
             conn.deadline.set(Instant::now(), Some(GOODBYE));
             return true;
         }
-        if conn.worker.draining.get() && !matches!(self.phase, Phase::Leaving | Phase::Cut) {
-            self.leave(conn);
+        if conn.worker.draining.get() && matches!(self.phase, Phase::Open | Phase::Paused(_) | Phase::Idle) {
+            self.phase = Phase::Leaving;
+            self.connection.graceful_shutdown();
+            conn.deadline.set(Instant::now(), leave_to_stay(conn));
             return true;
         }
         match (self.phase, self.streams.open()) {
@@ -298,8 +312,8 @@ impl Connected {
                 conn.deadline.set(now, Some(conn.patience().map_or(PAUSE, |patience| patience.min(PAUSE))));
             }
             (Phase::Paused(_) | Phase::Idle, 1..) => self.phase = Phase::Open,
-            // Open streams have timeouts of their own; the time for GOAWAY starts when the last one ends.
-            (Phase::Leaving, 1..) => conn.deadline.set(Instant::now(), Some(GOODBYE)),
+            // Open streams have timeouts of their own; this one starts when the last of them ends.
+            (Phase::Leaving, 1..) => conn.deadline.set(Instant::now(), leave_to_stay(conn)),
             _ => {}
         }
         false
@@ -311,13 +325,6 @@ impl Connected {
         self.streams.dismiss();
         let patience = conn.patience();
         conn.deadline.set(since, patience);
-    }
-
-    /// Sends GOAWAY; open streams are finished.
-    fn leave(&mut self, conn: &mut Conn) {
-        self.phase = Phase::Leaving;
-        self.connection.graceful_shutdown();
-        conn.deadline.set(Instant::now(), Some(GOODBYE));
     }
 
     /// Gives a stream to an idle task, or to a new one.
@@ -344,6 +351,13 @@ impl Connected {
         });
         task.give(Some(job));
     }
+}
+
+/// How long a client that does not confirm that it has read the first GOAWAY may stay. One that does has sent all of its requests
+/// before that, and can be let go.
+fn leave_to_stay(conn: &Conn) -> Option<Duration> {
+    let timeouts = &conn.proxy().timeouts;
+    timeouts.client_fin.or(timeouts.client)
 }
 
 impl Drop for Connected {

@@ -28,6 +28,7 @@ use std::{
     cell::{Cell, RefCell},
     collections::VecDeque,
     io,
+    mem::MaybeUninit,
     pin::Pin,
     rc::Rc,
     sync::Arc,
@@ -56,6 +57,8 @@ pub(crate) struct Signals {
     pub open: Cell<usize>,
     /// Malformed requests that have not been logged.
     malformed: Cell<u32>,
+    /// Since when our half of the connection is closed.
+    parted: Cell<Option<Instant>>,
     paths: RefCell<Paths>,
 }
 
@@ -88,6 +91,10 @@ impl Signals {
     /// The reason why the peer is to be disconnected, if it is.
     pub fn failure(&self) -> Option<Reason> {
         self.failure.get()
+    }
+    /// Since when our half of the connection is closed, and what still comes is discarded.
+    pub fn parted(&self) -> Option<Instant> {
+        self.parted.get()
     }
     /// The peer floods us.
     fn flooded(&self) {
@@ -155,6 +162,8 @@ pub(crate) struct Guard<S> {
     /// Counts the connection and its frames.
     tally: Option<Tally>,
     sent: Sent,
+    /// How much more is discarded of what comes behind our last bytes.
+    discards: usize,
     signals: Rc<Signals>,
 }
 
@@ -174,13 +183,19 @@ impl<S> Guard<S> {
         let (frames, budget) = (Frames::from(side), Budget::new(Instant::now()));
         let resets = Resets::default();
         let (ready, tally, sent) = (Vec::new(), None, Sent::default());
+        let (discards, shared) = (0, signals.clone());
         let guard =
-            Guard { inner, side, begun, frames, heads, ready, budget, resets, tally, sent, signals: signals.clone() };
+            Guard { inner, side, begun, frames, heads, ready, budget, resets, tally, sent, discards, signals: shared };
         (guard, signals)
     }
     /// Counts the connection and its frames in `tally`.
     pub fn counting(self, tally: Tally) -> Self {
         Guard { tally: Some(tally), ..self }
+    }
+    /// Discards up to this many bytes that come behind our last ones, so that they do not turn the close into a reset, which may cost
+    /// the client our GOAWAY.
+    pub fn discarding(self, discards: usize) -> Self {
+        Guard { discards, ..self }
     }
     /// Accounts for the result of a write of these slices.
     fn written(&mut self, slices: &[io::IoSlice<'_>], result: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
@@ -291,7 +306,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Guard<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Guard<S> {
+impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Guard<S> {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, data: &[u8]) -> Poll<io::Result<usize>> {
         self.poll_write_vectored(cx, &[io::IoSlice::new(data)])
     }
@@ -324,7 +339,22 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Guard<S> {
         }
         flushed
     }
+    /// Closes our half, and discards what still comes, until the peer closes too or its task has waited long enough.
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.get_mut().inner).poll_shutdown(cx)
+        let this = self.get_mut();
+        if this.signals.parted().is_none() {
+            ready!(Pin::new(&mut this.inner).poll_shutdown(cx))?;
+            this.signals.parted.set(Some(Instant::now()));
+        }
+        while this.discards > 0 {
+            let mut discarded = [MaybeUninit::uninit(); 2048];
+            let mut buf = ReadBuf::uninit(&mut discarded);
+            ready!(Pin::new(&mut this.inner).poll_read(cx, &mut buf))?;
+            if buf.filled().is_empty() {
+                break;
+            }
+            this.discards = this.discards.saturating_sub(buf.filled().len());
+        }
+        Poll::Ready(Ok(()))
     }
 }
