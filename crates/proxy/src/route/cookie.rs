@@ -154,7 +154,8 @@ fn judge(
         (cookie.first, cookie.last) = (None, None);
         return b'E';
     }
-    if rules.ignored {
+    // Something else has chosen the server.
+    if rules.ignored || persistent.is_some() {
         return b'U';
     }
     let named =
@@ -163,9 +164,6 @@ fn judge(
     let Some(server) = servers.iter().find(named) else { return b'I' };
     if !server.is_running() && !proxy.options.persist && !rules.forced {
         return b'D';
-    }
-    if persistent.is_some() {
-        return b'U';
     }
     *persistent = Some(server.at.server);
     cookie.direct = true;
@@ -178,7 +176,8 @@ pub(crate) fn is_managed(proxy: &Proxy) -> bool {
     proxy.cookie.as_ref().is_some_and(managed)
 }
 
-/// Handles the persistence cookie in a response: rewrites, prefixes, removes or inserts it.
+/// Handles the persistence cookie in a response: rewrites, prefixes, removes or inserts it. Of other cookies, too, blanks around the
+/// equals sign are dropped, as in a request.
 pub(crate) fn to_client(x: &mut Exchange, proxy: &Proxy, now: u64) {
     let Some(conf) = &proxy.cookie else { return };
     let Some(server) = x.server.clone() else { return };
@@ -187,29 +186,37 @@ pub(crate) fn to_client(x: &mut Exchange, proxy: &Proxy, now: u64) {
     let mut position = 0;
     // With `ignore-persist`, the server's own cookies are left alone.
     while let Some(field) = x.response.fields.at(position).filter(|_| !x.cookie.ignored) {
-        if field.known != Known::SetCookie || !names(field.value, conf.name.as_bytes()) {
+        let sets = field.known == Known::SetCookie || field.name.eq_ignore_ascii_case(b"set-cookie2");
+        let Some((name, value)) = set(field.value).filter(|_| sets) else {
+            position += 1;
+            continue;
+        };
+        if name != conf.name.as_bytes() {
+            let whole = [name, b"=", value].concat();
+            if whole != field.value {
+                let _ = x.response.fields.set_value_at(position, &whole);
+            }
             position += 1;
             continue;
         }
-        let header = field.value.to_vec();
-        x.log.cookie[1] = b'P';
-        let equals = memchr::memchr(b'=', &header).map_or(header.len(), |at| at + 1);
-        let end = end_of_cookie(&header);
-        let value = match (conf.mode, own) {
-            (CookieMode::Insert, _) if !conf.preserve => {
+        let value = value.to_vec();
+        let rest = &value[value[..end_of_cookie(&value)].trim_ascii_end().len()..];
+        // With `indirect`, a client that has named a server needs no cookie of another.
+        let removes = conf.mode == CookieMode::Insert || (conf.indirect && x.cookie.direct);
+        let (flag, value) = match (conf.mode, own) {
+            _ if conf.preserve => (b'P', value),
+            _ if removes => {
                 x.log.cookie[1] = b'D';
                 remove_at(&mut x.response.fields, position);
                 continue;
             }
-            (CookieMode::Rewrite, Some(own)) => [&header[..equals], own.as_bytes(), &header[end..]].concat(),
-            (CookieMode::Prefix, Some(own)) => [&header[..equals], own.as_bytes(), b"~", &header[equals..]].concat(),
-            _ => {
-                position += 1;
-                continue;
-            }
+            (CookieMode::Rewrite, Some(own)) => (b'R', [own.as_bytes(), rest].concat()),
+            (CookieMode::Prefix, Some(own)) => (b'R', [own.as_bytes(), b"~", &value].concat()),
+            _ => (b'P', value),
         };
-        x.log.cookie[1] = b'R';
-        let _ = x.response.fields.set_value_at(position, &value);
+        x.log.cookie[1] = flag;
+        // A name of ours and a value that was one are well formed.
+        let _ = x.response.fields.set_value_at(position, &[conf.name.as_bytes(), b"=", &value].concat());
         position += 1;
     }
     if conf.mode == CookieMode::Insert && !(x.log.cookie[1] == b'P' && conf.preserve) && must_insert(x, conf, now) {
@@ -294,9 +301,10 @@ fn remove_at(fields: &mut penstock_http::Fields, position: usize) {
     });
 }
 
-/// Whether a `Set-Cookie` sets the cookie of that name.
-fn names(header: &[u8], name: &[u8]) -> bool {
-    memchr::memchr(b'=', header).is_some_and(|at| header[..at].trim_ascii() == name)
+/// The name of the cookie that a `Set-Cookie` sets, and its value with the attributes.
+fn set(header: &[u8]) -> Option<(&[u8], &[u8])> {
+    let at = memchr::memchr(b'=', header)?;
+    Some((header[..at].trim_ascii(), header[at + 1..].trim_ascii_start()))
 }
 
 const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
