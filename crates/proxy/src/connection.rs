@@ -80,7 +80,7 @@ impl Conn {
     pub fn limits(&self) -> Limits {
         let tune = &self.worker.shared.config.global.tune;
         Limits {
-            head_bytes: tune.bufsize.saturating_sub(tune.maxrewrite),
+            head_bytes: tune.head_bytes(),
             fields: tune.http_maxhdr,
             lenient: self.proxy().options.accept_invalid_http_request,
         }

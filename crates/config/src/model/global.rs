@@ -183,6 +183,13 @@ pub struct Tune {
     pub sndbuf_server: Option<u32>,
 }
 
+impl Tune {
+    /// How many bytes a message's head may have: what `tune.maxrewrite`, which is at most half of a buffer, leaves of one.
+    pub fn head_bytes(&self) -> usize {
+        self.bufsize - self.maxrewrite.min(self.bufsize / 2)
+    }
+}
+
 impl Default for Tune {
     fn default() -> Self {
         Tune {
