@@ -17,6 +17,7 @@ test openssl=openssl
 test nghttp2-client=h2load
 test gnutls-bin=gnutls-cli
 test socat=socat
+test patchelf=patchelf
 test python3=python3
 test valgrind=valgrind
 test c-icap=c-icap

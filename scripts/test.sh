@@ -13,6 +13,7 @@ log=target/test.log
 export PENSTOCK_SKIPS=$PWD/target/skips
 : >"$log"
 : >"$PENSTOCK_SKIPS"
+scripts/haproxy-3.0.sh
 failed_steps=()
 
 step() { # name, command...: run it, keep what it says, remember whether it failed

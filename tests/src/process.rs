@@ -1,4 +1,4 @@
-//! The two programs under test, started alike.
+//! The programs under test, started alike.
 
 use std::fs::File;
 use std::os::unix::process::ExitStatusExt;
@@ -14,8 +14,10 @@ use crate::Failure;
 /// Which program a run is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Subject {
-    /// Debian's haproxy: the reference.
+    /// Debian 12's haproxy, 2.6: the reference of scenarios that name no other.
     Haproxy,
+    /// Debian 13's haproxy, 3.0, as `scripts/haproxy-3.0.sh` unpacks it.
+    Haproxy30,
     /// Ours.
     Penstock,
 }
@@ -24,24 +26,31 @@ impl Subject {
     /// As files and messages name it.
     pub fn name(self) -> &'static str {
         match self {
-            Subject::Haproxy => "haproxy",
+            Subject::Haproxy | Subject::Haproxy30 => "haproxy",
             Subject::Penstock => "penstock",
         }
     }
 
-    /// Whether this is the HAProxy whose behaviour the scenarios state: Debian 12's 2.6.
+    /// Whether the program is there, and is the HAProxy of this branch.
     pub fn is_reference(self) -> bool {
+        let version = match self {
+            Subject::Haproxy => "HAProxy version 2.6.",
+            Subject::Haproxy30 => "HAProxy version 3.0.",
+            Subject::Penstock => return false,
+        };
         let Some(program) = self.program() else { return false };
         let output = Command::new(program).arg("-v").output();
-        self == Subject::Haproxy && output.is_ok_and(|o| o.stdout.starts_with(b"HAProxy version 2.6."))
+        output.is_ok_and(|o| o.stdout.starts_with(version.as_bytes()))
     }
 
     /// Where the program is, if it is there.
     pub fn program(self) -> Option<&'static Path> {
         static HAPROXY: OnceLock<Option<PathBuf>> = OnceLock::new();
+        static HAPROXY_30: OnceLock<Option<PathBuf>> = OnceLock::new();
         static PENSTOCK: OnceLock<Option<PathBuf>> = OnceLock::new();
         match self {
             Subject::Haproxy => HAPROXY.get_or_init(|| first_file(&["/usr/sbin/haproxy", "/usr/local/sbin/haproxy"])),
+            Subject::Haproxy30 => HAPROXY_30.get_or_init(|| first_file(&["../target/haproxy-3.0/haproxy"])),
             Subject::Penstock => PENSTOCK.get_or_init(|| match std::env::var("PENSTOCK_BIN") {
                 // A test's working folder is its package's, the variable is written by people at the tree's root.
                 Ok(path) => first_file(&[&path, &format!("../{path}")]),

@@ -76,7 +76,7 @@ pub fn carry_out(scenario: &Scenario, subject: Subject, expected_logs: Option<us
     let mut last = Vec::new();
     for section in &scenario.sections {
         match section.kind.as_str() {
-            "config" | "file" | "origin" | "answer" | "options" | "mask" => {}
+            "config" | "file" | "origin" | "answer" | "options" | "mask" | "reference" => {}
             "expect" => run.expect(section, &last)?,
             _ => {
                 let lines = step::perform(&mut run, section).map_err(|e| {
@@ -309,7 +309,7 @@ impl<'a> Run<'a> {
 
     fn is_meant(&self, section: &Section) -> bool {
         let other = match self.subject {
-            Subject::Haproxy => Subject::Penstock,
+            Subject::Haproxy | Subject::Haproxy30 => Subject::Penstock,
             Subject::Penstock => Subject::Haproxy,
         };
         !section.has(other.name()) || section.has(self.subject.name())

@@ -29,8 +29,10 @@ struct Suite {
     folder: PathBuf,
     differences: BTreeMap<String, String>,
     known_failures: BTreeMap<String, String>,
-    /// Debian's haproxy of the branch that the scenarios describe is here.
-    reference: bool,
+    /// The haproxys that are here, and run; for the others what was recorded serves.
+    references: Vec<Subject>,
+    /// Every scenario is run beside HAProxy 3.0: where does it differ from 2.6?
+    newer: bool,
     /// Why penstock is not run, if it is not.
     without_penstock: Option<String>,
 }
@@ -134,7 +136,8 @@ fn prepare(folder: &Path, probes: Vec<Probe>) -> Result<(Suite, Vec<Test>), Fail
         folder: folder.to_owned(),
         differences: tables::read(&folder.join("DIFFERENCES.md"))?,
         known_failures: tables::read(&folder.join("KNOWN_FAILURES.md"))?,
-        reference: reference_is_here(),
+        references: references(),
+        newer: std::env::var("PENSTOCK_TESTS").is_ok_and(|v| v == "newer"),
         without_penstock: why_without_penstock()?,
     };
     for name in suite.differences.keys().chain(suite.known_failures.keys()) {
@@ -145,15 +148,17 @@ fn prepare(folder: &Path, probes: Vec<Probe>) -> Result<(Suite, Vec<Test>), Fail
     Ok((suite, tests))
 }
 
-/// The scenarios state what HAProxy 2.6 does (Debian 12's). Beside another branch, what was recorded from 2.6 serves.
-fn reference_is_here() -> bool {
+/// The HAProxys of the branches that scenarios describe, Debian 12's and 13's, as far as they are here.
+fn references() -> Vec<Subject> {
+    let mut here = vec![Subject::Haproxy, Subject::Haproxy30];
     let replayed = std::env::var("PENSTOCK_TESTS").is_ok_and(|v| v == "replay");
-    !replayed && Subject::Haproxy.is_reference()
+    here.retain(|subject| !replayed && subject.is_reference());
+    here
 }
 
 /// Why penstock is not run, if that was asked for. A binary that is missing or stale is an error: the run would say nothing of the tree.
 fn why_without_penstock() -> Result<Option<String>, Failure> {
-    if std::env::var("PENSTOCK_TESTS").is_ok_and(|v| v == "haproxy" || v == "record") {
+    if std::env::var("PENSTOCK_TESTS").is_ok_and(|v| ["haproxy", "record", "newer"].contains(&v.as_str())) {
         return Ok(Some("PENSTOCK_TESTS asks for haproxy alone".to_owned()));
     }
     let Some(program) = Subject::Penstock.program() else {
@@ -309,8 +314,11 @@ impl Suite {
 
     fn compare(&self, scenario: &Scenario) -> Result<Option<String>, Wrong> {
         let recorded = self.folder.join("recorded").join(format!("{}.txt", scenario.name));
-        let reference = if self.reference {
-            let transcript = carry_out(scenario, Subject::Haproxy, None).map_err(Wrong::Reference)?;
+        if self.newer {
+            return self.beside_the_newer(scenario, &recorded);
+        }
+        let reference = if self.references.contains(&scenario.reference()) {
+            let transcript = carry_out(scenario, scenario.reference(), None).map_err(Wrong::Reference)?;
             if std::env::var("PENSTOCK_TESTS").is_ok_and(|v| v == "record") {
                 record(&recorded, &transcript).map_err(Wrong::Reference)?;
             }
@@ -330,7 +338,21 @@ impl Suite {
         match (reference.lines == ours.lines, differs) {
             (true, None) | (false, Some(_)) => Ok(None),
             (true, Some(_)) => Err(Wrong::Ours("it does as haproxy does: take it off DIFFERENCES.md".to_owned())),
-            (false, None) => Err(Wrong::Ours(difference(&reference.lines, &ours.lines))),
+            (false, None) => Err(Wrong::Ours(difference(["haproxy", "penstock"], &reference.lines, &ours.lines))),
+        }
+    }
+
+    /// Whether HAProxy 3.0 does what was recorded from 2.6, or what DIFFERENCES.md says of the two.
+    fn beside_the_newer(&self, scenario: &Scenario, recorded: &Path) -> Result<Option<String>, Wrong> {
+        if scenario.reference() == Subject::Haproxy30 {
+            return Ok(Some(format!("{} states what HAProxy 3.0 does", scenario.name)));
+        }
+        let older = replay(recorded).map_err(Wrong::Reference)?;
+        let logs = Some(older.log_count);
+        let newer = carry_out(scenario, Subject::Haproxy30, logs).map_err(Wrong::Reference)?;
+        match older.lines == newer.lines {
+            true => Ok(None),
+            false => Err(Wrong::Reference(difference(["2.6", "3.0"], &older.lines, &newer.lines))),
         }
     }
 }
@@ -343,8 +365,8 @@ enum Wrong {
     Ours(Failure),
 }
 
-/// The two transcripts' differing lines, `-` for haproxy and `+` for penstock, with the lines around them.
-fn difference(reference: &[String], ours: &[String]) -> String {
+/// The two transcripts' differing lines, `-` for the first and `+` for the second, with the lines around them.
+fn difference([first, second]: [&str; 2], reference: &[String], ours: &[String]) -> String {
     let common = |a: &[String], b: &[String]| a.iter().zip(b).take_while(|(x, y)| x == y).count();
     let head = common(reference, ours);
     let (left, right) = (&reference[head..], &ours[head..]);
@@ -353,7 +375,7 @@ fn difference(reference: &[String], ours: &[String]) -> String {
     lines.extend(left[..left.len() - tail].iter().map(|l| format!("- {l}")));
     lines.extend(right[..right.len() - tail].iter().map(|l| format!("+ {l}")));
     lines.extend(left[left.len() - tail..].iter().take(2).map(|l| format!("  {l}")));
-    format!("haproxy (-) and penstock (+) differ:\n{}", lines.join("\n"))
+    format!("{first} (-) and {second} (+) differ:\n{}", lines.join("\n"))
 }
 
 fn record(path: &Path, transcript: &Transcript) -> Result<(), Failure> {

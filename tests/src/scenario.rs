@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use crate::Failure;
+use crate::process::Subject;
 
 /// One `[kind arguments]` section with its text.
 #[derive(Clone, Debug)]
@@ -50,8 +51,23 @@ pub struct Scenario {
 
 /// The kinds a section may have.
 const KINDS: &[&str] = &[
-    "config", "file", "origin", "answer", "options", "mask", "request", "runtime", "curl", "shell", "tcp", "wait",
-    "signal", "expect", "stop", "start",
+    "config",
+    "reference",
+    "file",
+    "origin",
+    "answer",
+    "options",
+    "mask",
+    "request",
+    "runtime",
+    "curl",
+    "shell",
+    "tcp",
+    "wait",
+    "signal",
+    "expect",
+    "stop",
+    "start",
 ];
 
 impl Scenario {
@@ -65,6 +81,9 @@ impl Scenario {
                 let kind = if words.is_empty() { String::new() } else { words.remove(0) };
                 if !KINDS.contains(&kind.as_str()) {
                     return Err(format!("{name}: line {}: no such section as [{kind}]", index + 1));
+                }
+                if kind == "reference" && words != ["3.0"] {
+                    return Err(format!("{name}: line {}: the other reference is [reference 3.0]", index + 1));
                 }
                 sections.push(Section { kind, arguments: words, text: String::new(), line: index + 1 });
             } else if let Some(section) = sections.last_mut() {
@@ -83,6 +102,14 @@ impl Scenario {
             return Err(format!("{name}: the first line must be a comment that says what is proved"));
         }
         Ok(Self { name: name.to_owned(), about: about.join(" "), sections })
+    }
+
+    /// The HAProxy whose behaviour the scenario states.
+    pub fn reference(&self) -> Subject {
+        match self.sections.iter().any(|s| s.kind == "reference") {
+            true => Subject::Haproxy30,
+            false => Subject::Haproxy,
+        }
     }
 
     /// Whether `[options]` contains this word.
@@ -166,5 +193,13 @@ mod tests {
     fn an_unknown_section_or_a_missing_description_is_an_error() {
         assert!(Scenario::parse("x", "# y\n[confg]\n").is_err());
         assert!(Scenario::parse("x", "[config]\n").is_err());
+    }
+
+    #[test]
+    fn a_scenario_may_state_what_the_newer_haproxy_does() {
+        let reference = |text| Scenario::parse("x", text).map(|s| s.reference());
+        assert_eq!(reference("# y\n[config]\n"), Ok(Subject::Haproxy));
+        assert_eq!(reference("# y\n[reference 3.0]\n[config]\n"), Ok(Subject::Haproxy30));
+        assert!(reference("# y\n[reference 2.8]\n[config]\n").is_err());
     }
 }

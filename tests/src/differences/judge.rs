@@ -202,7 +202,7 @@ impl Judge {
         for line in said.lines() {
             let error = match subject {
                 // Several errors of one kind stand in indented lines of their own.
-                Subject::Haproxy => {
+                Subject::Haproxy | Subject::Haproxy30 => {
                     (line.contains("[ALERT]") || line.trim_start().starts_with("parsing [")).then_some(line)
                 }
                 Subject::Penstock => {
@@ -213,7 +213,7 @@ impl Judge {
                 }
             };
             let Some(error) = error else { continue };
-            let says = if subject == Subject::Haproxy { error.to_owned() } else { message.clone() };
+            let says = if subject == Subject::Penstock { message.clone() } else { error.to_owned() };
             let place = PLACE.captures(error).and_then(|c| c[1].parse::<usize>().ok());
             let owner = place.and_then(|n| lines.get(n - 1)).and_then(|l| l.owner);
             let by_name = || NAME.captures(error).and_then(|c| c[1].parse().ok());
