@@ -251,6 +251,35 @@ fn next_cookie<'c>(rest: &mut Option<&'c [u8]>, name: Option<&[u8]>) -> Option<&
     name.is_none_or(|name| name.is_empty() || known == name).then(|| pair[equals + 1..].trim_ascii_start())
 }
 
+/// Names of the cookies in a request, or of the one that each Set-Cookie of a response sets. As with HAProxy, what has no `=` is
+/// none, nor is an attribute that begins with `$`, and only a value's quotes protect a semicolon.
+pub(super) fn cookie_names<'c>(fields: &Fields, known: Known, delimiter: Option<&[u8]>) -> Value<'c> {
+    let delimiter = delimiter.and_then(<[u8]>::first).copied().unwrap_or(b',');
+    let mut out = Vec::new();
+    for line in fields.all_known(known) {
+        let mut rest = line;
+        while let Some(at) = memchr::memchr2(b'=', b';', rest) {
+            let name = rest[..at].trim_ascii();
+            let value = (rest[at] == b'=').then(|| &rest[at + 1..]);
+            rest = match value {
+                Some(value) => value.get(end_of_cookie(value) + 1..).unwrap_or_default(),
+                None => &rest[at + 1..],
+            };
+            if value.is_none() || name.starts_with(b"$") {
+                continue;
+            }
+            if !out.is_empty() {
+                out.push(delimiter);
+            }
+            out.extend_from_slice(name);
+            if known == Known::SetCookie {
+                break;
+            }
+        }
+    }
+    Value::string(out)
+}
+
 /// Without a name, and outside ACLs, the first pair is used.
 fn occurrence(name: Option<&[u8]>, cursor: &Cursor) -> Option<i64> {
     (!cursor.iterating && name.is_none_or(<[u8]>::is_empty)).then_some(1)

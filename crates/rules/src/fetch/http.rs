@@ -2,7 +2,7 @@
 
 use super::{
     fields::{
-        all, all_binary, count, count_elements, count_lines, element, element_ip, line, names, parse_ip,
+        all, all_binary, cookie_names, count, count_elements, count_lines, element, element_ip, line, names, parse_ip,
         request_cookie, response_cookie,
     },
     internal::{in_exchange, int},
@@ -100,6 +100,9 @@ pub(super) const TABLE: &[FetchSpec] = &[
     one("req.cook_cnt", NAME, Int, REQUEST, "How often a cookie occurs in the request.", |ctx, args| {
         let fields = &request(ctx)?.fields;
         count(|cursor| request_cookie(fields, args.bytes(0), cursor).is_ok())
+    }),
+    one("req.cook_names", DELIM, Str, REQUEST, "Names of the request's cookies, comma separated.", |ctx, args| {
+        Ok(cookie_names(&request(ctx)?.fields, Known::Cookie, args.bytes(0)))
     }),
     each("req.cook_val", NAME, Int, REQUEST, "A cookie of the request, as a number.", |ctx, args, cursor| {
         number(request_cookie(&request(ctx)?.fields, args.bytes(0), cursor)?)
@@ -267,6 +270,14 @@ pub(super) const TABLE: &[FetchSpec] = &[
         let fields = &response(ctx)?.fields;
         count(|cursor| response_cookie(fields, args.bytes(0), cursor).is_ok())
     }),
+    one(
+        "res.cook_names",
+        DELIM,
+        Str,
+        RESPONSE,
+        "Names of the cookies the response sets, comma separated.",
+        |ctx, args| Ok(cookie_names(&response(ctx)?.fields, Known::SetCookie, args.bytes(0))),
+    ),
     each("res.cook_val", NAME, Int, RESPONSE, "A cookie the response sets, as a number.", |ctx, args, cursor| {
         number(response_cookie(&response(ctx)?.fields, args.bytes(0), cursor)?)
     }),
