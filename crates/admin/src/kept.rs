@@ -1,8 +1,8 @@
 //! Changes made at run time that outlive the process (`runtime-changes-file`): which commands they are, and which of them still
 //! matter. Commands in, lines out; the file is the caller's.
 //!
-//! Each line of the file is a command that succeeded. Reading the lines in order gives the same [`Kept`] as recording the
-//! commands did; what a later command has made pointless is dropped on the way, so that [`Kept::lines`] is shorter than the file.
+//! Each line of the file is a command that succeeded. Reading the lines in order gives the same [`KeptChanges`] as recording the
+//! commands did; what a later command has made pointless is dropped on the way, so that [`KeptChanges::lines`] is shorter than the file.
 
 mod events;
 
@@ -65,7 +65,7 @@ pub struct FilesRead<'a> {
 
 /// The changes that are kept.
 #[derive(Debug, Default)]
-pub struct Kept {
+pub struct KeptChanges {
     /// In the order in which they were made.
     lines: BTreeMap<u64, Line>,
     by_subject: HashMap<Subject, BTreeSet<u64>>,
@@ -78,7 +78,7 @@ pub struct Kept {
     transactions: HashMap<&'static str, Vec<(String, Event)>>,
     /// The entries of versions of lists that are not committed.
     versions: HashMap<(String, u32), Vec<Event>>,
-    /// Whether a line with a ticket key has been dropped since [`Kept::has_dropped_keys`].
+    /// Whether a line with a ticket key has been dropped since [`KeptChanges::has_dropped_keys`].
     dropped_keys: bool,
 }
 
@@ -92,7 +92,7 @@ struct Line {
     length: u64,
 }
 
-impl Kept {
+impl KeptChanges {
     /// Whether a command is one that may have to be kept.
     pub fn concerns(command: &Command) -> bool {
         use penstock_control::Certificates as C;

@@ -1,7 +1,7 @@
 //! Queues of requests that wait for a place: one per server for those that persistence ties to it, and one per backend
 //! for the others; ordered by priority, then by arrival. A place freed by one worker wakes a request on another.
 //!
-//! A place is counted for a waiting request before that is woken, so that no other can take it. Dropping a [`Ticket`]
+//! A place is counted for a waiting request before that is woken, so that no other can take it. Dropping a [`Queued`]
 //! leaves the queue; a place that was already granted to it is freed and wakes the next request.
 
 use crate::server::{Backend, Core, Slot};
@@ -20,10 +20,10 @@ pub enum Granted<E = ()> {
 }
 
 /// A place in a queue, to be awaited for at most `timeout queue`.
-pub struct Ticket<E = ()> {
+pub struct Queued<E = ()> {
     backend: Arc<Backend<E>>,
     server: Option<usize>,
-    turn: Turn,
+    turn: Position,
     ahead: u32,
     grant: oneshot::Receiver<Granted<E>>,
 }
@@ -38,9 +38,9 @@ pub struct Priority {
 }
 
 /// A position in a queue: the priority, and a number in the order of arrival.
-type Turn = (Priority, u64);
+type Position = (Priority, u64);
 
-type Queue<E> = BTreeMap<Turn, oneshot::Sender<Granted<E>>>;
+type Queue<E> = BTreeMap<Position, oneshot::Sender<Granted<E>>>;
 
 /// All queues of a backend, protected by its lock.
 pub(crate) struct Queues<E> {
@@ -84,7 +84,7 @@ impl<E> Queues<E> {
     }
 
     /// Joins a queue, after all requests of the same or a higher priority.
-    pub(crate) fn join(&mut self, backend: &Arc<Backend<E>>, server: Option<usize>, priority: Priority) -> Ticket<E> {
+    pub(crate) fn join(&mut self, backend: &Arc<Backend<E>>, server: Option<usize>, priority: Priority) -> Queued<E> {
         let (sender, grant) = oneshot::channel();
         let turn = (priority, self.next);
         self.next += 1;
@@ -92,7 +92,7 @@ impl<E> Queues<E> {
         let ahead = queue.len() as u32;
         queue.insert(turn, sender);
         self.any_max = self.any_max.max(self.any.len() as u32);
-        Ticket { backend: backend.clone(), server, turn, ahead, grant }
+        Queued { backend: backend.clone(), server, turn, ahead, grant }
     }
 
     fn of(&mut self, server: Option<usize>) -> &mut Queue<E> {
@@ -120,7 +120,7 @@ impl<E> Queues<E> {
     }
 }
 
-impl<E> Ticket<E> {
+impl<E> Queued<E> {
     /// The server it waits for, if it waits for a particular one.
     pub fn server(&self) -> Option<usize> {
         self.server
@@ -132,7 +132,7 @@ impl<E> Ticket<E> {
     }
 }
 
-impl<E> Future for Ticket<E> {
+impl<E> Future for Queued<E> {
     type Output = Granted<E>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Granted<E>> {
@@ -142,7 +142,7 @@ impl<E> Future for Ticket<E> {
     }
 }
 
-impl<E> Drop for Ticket<E> {
+impl<E> Drop for Queued<E> {
     fn drop(&mut self) {
         let left = {
             let mut core = self.backend.core();
@@ -218,7 +218,7 @@ mod tests {
         }
     }
 
-    fn ticket(backend: &Arc<Backend>, want: Want) -> Ticket {
+    fn ticket(backend: &Arc<Backend>, want: Want) -> Queued {
         match backend.assign(&want) {
             Assignment::Queued(ticket) => ticket,
             _ => panic!("not queued"),
@@ -233,7 +233,7 @@ mod tests {
         Want { persistent: Some(ServerId::configured(server)), ..Want::default() }
     }
 
-    async fn server_of(ticket: Ticket) -> usize {
+    async fn server_of(ticket: Queued) -> usize {
         match ticket.await {
             Granted::Slot(slot) => slot.server().slot(),
             Granted::Again => usize::MAX,
@@ -313,7 +313,7 @@ mod tests {
         let b = ServerRef { proxy: ProxyId(0), server: ServerId::configured(1) };
         all.set_stopped(b, &Cause::default(), Instant::now());
         let _held = slot(backend, Want::default());
-        let waits: Vec<Ticket> = (0..3).map(|_| ticket(backend, Want::default())).collect();
+        let waits: Vec<Queued> = (0..3).map(|_| ticket(backend, Want::default())).collect();
         all.set_running(b, &Cause::default(), Instant::now());
         assert_eq!((at(backend, 1).served(), backend.core().queues.waiting_anywhere()), (2, 1));
         drop(waits);

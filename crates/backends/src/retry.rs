@@ -67,7 +67,7 @@ pub fn retries_on_status(proxy: &Proxy, status: u16) -> bool {
 }
 
 /// The pause between two attempts at the same server, unless `timeout connect` is shorter.
-const PAUSE: Duration = Duration::from_secs(1);
+const ATTEMPT_PAUSE: Duration = Duration::from_secs(1);
 
 /// The attempts of a request: how many may fail, and where the next one goes (manual, `retries` and `option
 /// redispatch`).
@@ -129,7 +129,7 @@ impl Attempts {
         } else {
             want.persistent = self.last;
         }
-        Some(proxy.timeouts.connect.map_or(PAUSE, |limit| limit.min(PAUSE)))
+        Some(proxy.timeouts.connect.map_or(ATTEMPT_PAUSE, |limit| limit.min(ATTEMPT_PAUSE)))
     }
     /// Whether the next attempt may go to another server: `option redispatch` says so for this failure, or nothing ties
     /// the request to the failed server, which the algorithm chose without looking at the request.

@@ -32,7 +32,7 @@ pub use view::{BackendView, ServerView};
 pub use written::{maxconn_of, weight_of};
 
 use crate::balance::Member;
-use crate::queue::{Priority, Ticket};
+use crate::queue::{Priority, Queued};
 use crate::reuse::Key;
 use arc_swap::{ArcSwap, ArcSwapOption};
 use penstock_config::{
@@ -173,7 +173,7 @@ pub enum Assignment<E = ()> {
     /// A place on a server.
     Slot(Slot<E>),
     /// A place in a queue: wait for it.
-    Queued(Ticket<E>),
+    Queued(Queued<E>),
     /// The queue of the only possible server is full.
     Full,
     /// No server is up.

@@ -54,13 +54,13 @@ impl Version {
 /// to the connection that the bytes come from: a head that is read anew, from another connection, starts with another.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Progress {
-    pub(crate) stage: Stage,
+    pub(crate) stage: Next,
     pub(crate) lines: Lines,
 }
 
 /// What of a head comes next.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Stage {
+pub(crate) enum Next {
     #[default]
     StartLine,
     Fields,

@@ -4,7 +4,7 @@ use crate::authority::{Authority, split_authority};
 use crate::bytes::{is_http2_target, is_lenient_target, is_target, is_token};
 use crate::error::Error;
 use crate::fields::{Fields, Known};
-use crate::head::{Parse, Progress, Stage, Version};
+use crate::head::{Next, Parse, Progress, Version};
 use crate::limits::Limits;
 use crate::target::{Parts, TargetForm};
 use crate::websocket;
@@ -134,12 +134,12 @@ impl RequestHead {
         let Progress { stage, lines } = progress;
         loop {
             let Some(line) = lines.next(input, limits, limits.lenient)? else {
-                if *stage == Stage::StartLine {
+                if *stage == Next::StartLine {
                     check_method_prefix(lines.rest(input))?;
                 }
                 return Ok(Parse::Partial);
             };
-            if *stage == Stage::StartLine {
+            if *stage == Next::StartLine {
                 if line.is_empty() {
                     // RFC 9112 section 2.2: at least one empty line before a request line is ignored.
                     lines.skip();
@@ -149,7 +149,7 @@ impl RequestHead {
                     continue;
                 }
                 self.parse_start_line(line, limits)?;
-                *stage = Stage::Fields;
+                *stage = Next::Fields;
             } else if line.is_empty() {
                 self.check_host(limits)?;
                 websocket::check_request(&self.fields)?;

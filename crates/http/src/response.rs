@@ -3,7 +3,7 @@
 use crate::bytes::{is_field_value, push_decimal};
 use crate::error::Error;
 use crate::fields::Fields;
-use crate::head::{Parse, Progress, Stage, Version};
+use crate::head::{Next, Parse, Progress, Version};
 use crate::limits::Limits;
 
 /// A response's version, status, reason and fields, owned and reusable.
@@ -73,14 +73,14 @@ impl ResponseHead {
         let Progress { stage, lines } = progress;
         loop {
             let Some(line) = lines.next(input, limits, true)? else {
-                if *stage == Stage::StartLine {
+                if *stage == Next::StartLine {
                     check_version_prefix(lines.rest(input))?;
                 }
                 return Ok(Parse::Partial);
             };
-            if *stage == Stage::StartLine {
+            if *stage == Next::StartLine {
                 self.parse_start_line(line)?;
-                *stage = Stage::Fields;
+                *stage = Next::Fields;
             } else if line.is_empty() {
                 return Ok(Parse::Complete { consumed: lines.consumed() });
             } else {

@@ -67,25 +67,25 @@ struct Keeping {
 
 impl Default for Keeping {
     fn default() -> Self {
-        Keeping { due: Instant::now() + Keeping::PAUSE }
+        Keeping { due: Instant::now() + Keeping::INTERVAL }
     }
 }
 
 impl Keeping {
-    const PAUSE: Duration = Duration::from_secs(1);
+    const INTERVAL: Duration = Duration::from_secs(1);
     /// The reciprocal of the share of this thread's time that saving may take.
     const SHARE: u32 = 100;
 
     /// How long nothing has to be kept; at most a second.
     fn pause(&self) -> Duration {
-        self.due.saturating_duration_since(Instant::now()).min(Keeping::PAUSE)
+        self.due.saturating_duration_since(Instant::now()).min(Keeping::INTERVAL)
     }
 
     fn keep_if_due(&mut self, handle: &Handle) {
         let now = Instant::now();
         if now >= self.due {
             handle.keep_counters();
-            self.due = now + Keeping::PAUSE.max(now.elapsed() * Keeping::SHARE);
+            self.due = now + Keeping::INTERVAL.max(now.elapsed() * Keeping::SHARE);
         }
     }
 }

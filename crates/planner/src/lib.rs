@@ -19,6 +19,6 @@ pub mod whatif;
 
 pub use error::Problem;
 pub use inputs::{Attribution, INPUTS, Input, Inputs, Origin};
-pub use plan::{Cost, Fleet, Share, fleet, on_one_server};
+pub use plan::{Cost, Fleet, OneServer, fleet, on_one_server};
 pub use rates::{Curve, Device, Mode, Rates};
 pub use report::Report;

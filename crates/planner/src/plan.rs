@@ -14,7 +14,7 @@ const HAIR: f64 = 1e-9;
 
 /// What a level takes of one server.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Share {
+pub struct OneServer {
     /// Cores allocated: rounded up to the step.
     pub cores: f64,
     /// Cores' worth of work, in fractions.
@@ -39,10 +39,10 @@ pub struct Fleet {
     /// How many servers share it evenly.
     pub servers: u32,
     /// What the level takes of each server.
-    pub share: Share,
+    pub share: OneServer,
     /// Cores of a server.
     pub cores_per_server: f64,
-    /// Share of all cores that is not allocated.
+    /// OneServer of all cores that is not allocated.
     pub idle: f64,
     /// Power of all servers and cards together in kW, before PUE.
     pub kw: f64,
@@ -87,7 +87,7 @@ impl Fleet {
 ///
 /// # Errors
 /// There are no rates for this mode.
-pub fn on_one_server(mode: Mode, level: f64, inputs: &Inputs, rates: &Rates) -> Result<Option<Share>, Problem> {
+pub fn on_one_server(mode: Mode, level: f64, inputs: &Inputs, rates: &Rates) -> Result<Option<OneServer>, Problem> {
     let missing = || Problem::NoRates(mode.name());
     // A plan that may use 80 % of what was measured asks for a rate a quarter above its level.
     let wanted = level / inputs.max_utilisation;
@@ -124,7 +124,7 @@ pub fn on_one_server(mode: Mode, level: f64, inputs: &Inputs, rates: &Rates) -> 
     }
     let steps = (busy_cores / inputs.core_step - HAIR).ceil().max(1.0);
     let cores = (steps * inputs.core_step).min(inputs.cores_per_server);
-    Ok(Some(Share { cores, busy_cores, devices: devices as u32, device_load, beside, beyond_measured }))
+    Ok(Some(OneServer { cores, busy_cores, devices: devices as u32, device_load, beside, beyond_measured }))
 }
 
 /// Cores that feed this many devices, each an equal part, and whether that is more than were measured.
@@ -194,7 +194,7 @@ fn priced(
     mode: Mode,
     level: f64,
     servers: f64,
-    share: Share,
+    share: OneServer,
     server_max: f64,
     inputs: &Inputs,
     rates: &Rates,

@@ -26,7 +26,7 @@ use timer::Deadline;
 use tokio::time::Instant;
 
 /// A connection that has gone this long without a request is idle, and gives its memory back.
-pub(crate) const PAUSE: Duration = Duration::from_millis(100);
+pub(crate) const IDLE_AFTER: Duration = Duration::from_millis(100);
 
 /// The state of a connection that outlives its requests.
 pub(crate) struct Conn {

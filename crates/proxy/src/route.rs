@@ -16,7 +16,7 @@ use crate::{
     },
     rules::{
         after_response,
-        context::{self, Judged, Stage},
+        context::{self, Judged, Readable},
         evaluate, login,
     },
     worker::state::Worker,
@@ -61,7 +61,7 @@ pub(crate) async fn request(live: &mut Live<'_>) -> Route {
     if caching::is_found(live.x) && !shared.program.backends_inspect {
         return Route::Stored;
     }
-    let Some(chosen) = login::known(live, |conn, x| choose(worker, conn, x, Stage::Request)).await else {
+    let Some(chosen) = login::known(live, |conn, x| choose(worker, conn, x, Readable::Request)).await else {
         return Route::Answered;
     };
     let Some(backend) = chosen else {
@@ -88,7 +88,7 @@ pub(crate) async fn request(live: &mut Live<'_>) -> Route {
     capture_cookie(live);
     headers::forwarded_for(live.conn, live.x, proxy);
     // It is made even if nothing asks for it yet: rules on responses and the log show the value as of this moment.
-    context::context(worker, live.conn, live.x, Stage::Request).make_unique_id();
+    context::context(worker, live.conn, live.x, Readable::Request).make_unique_id();
     if let Some(name) = &frontend.unique_id_header {
         add_unique_id(live.x, name);
     }
@@ -113,7 +113,7 @@ async fn section(live: &mut Live<'_>, proxy: ProxyId) -> Judged {
         && evaluate::request(live, &rules.tcp_content, inspect).await == Judged::Over
     {
         // These rules come before HTTP: for the log there was no request, but its unique-id is made of it.
-        context::context(worker, live.conn, live.x, Stage::Request).make_unique_id();
+        context::context(worker, live.conn, live.x, Readable::Request).make_unique_id();
         live.x.txn.received.clear();
         return Judged::Over;
     }
@@ -163,7 +163,7 @@ async fn monitor(live: &mut Live<'_>, frontend: &Proxy, rules: &ProxyRules) -> b
     }
     let worker = live.worker;
     let failed = login::known(live, |conn, x| {
-        let context = context::context(worker, conn, x, Stage::Request);
+        let context = context::context(worker, conn, x, Readable::Request);
         rules.monitor_fail.iter().any(|condition| condition.holds(&context) == Answer::Yes)
     });
     let Some(failed) = failed.await else { return true };
@@ -209,7 +209,7 @@ fn add_unique_id(x: &mut Exchange, name: &str) {
 }
 
 /// Chooses the backend: `use_backend` rules in order, then `default_backend`, then the proxy itself.
-fn choose(worker: &Rc<Worker>, conn: &mut Conn, x: &mut Exchange, stage: Stage) -> Option<ProxyId> {
+fn choose(worker: &Rc<Worker>, conn: &mut Conn, x: &mut Exchange, stage: Readable) -> Option<ProxyId> {
     let shared = &worker.shared;
     let frontend = conn.frontend;
     let rules = &shared.program.of(frontend).use_backend;
@@ -262,7 +262,7 @@ pub(crate) async fn response(live: &mut Live<'_>, ahead: &mut Ahead<'_>) -> bool
         live.x.txn.response_cookie = headers::captured_set_cookie(&live.x.response.fields, capture);
     }
     if let Some(server) = live.x.server.clone() {
-        persistence::remember(live.conn, live.x, &server, Stage::Response);
+        persistence::remember(live.conn, live.x, &server, Readable::Response);
     }
     if !after_response::run(live.conn, live.x) {
         live.x.log.termination = Termination(By::Refusal, During::Headers);

@@ -23,7 +23,7 @@ use crate::{
         persistence,
     },
     rules::{
-        context::{self, Stage},
+        context::{self, Readable},
         evaluate,
     },
     server::Slot,
@@ -137,9 +137,9 @@ async fn to_backend(conn: &mut Conn, client: &mut Raw, x: &mut Exchange, backend
     worker.counters().backend(backend).session(worker.now_ms());
     // Rules see what the client has sent so far.
     std::mem::swap(&mut x.body, &mut client.input);
-    let bound = persistence::bind(conn, x, pool, Stage::Raw);
-    persistence::stick(conn, x, pool, Stage::Raw);
-    let mut want = persistence::want(conn, x, pool, Stage::Raw);
+    let bound = persistence::bind(conn, x, pool, Readable::Raw);
+    persistence::stick(conn, x, pool, Readable::Raw);
+    let mut want = persistence::want(conn, x, pool, Readable::Raw);
     std::mem::swap(&mut x.body, &mut client.input);
     let mut attempts = Attempts::new(&want, bound.forced);
     let (slot, stream) = loop {
@@ -165,7 +165,7 @@ async fn to_backend(conn: &mut Conn, client: &mut Raw, x: &mut Exchange, backend
         cells.session(worker.now_ms());
         let _in_use = InUse::of(cells);
         assign::count_attempt(&worker, x, &server, attempts.assigned(server.at.server));
-        let key = key_of(conn, x, &server, false, Stage::Raw);
+        let key = key_of(conn, x, &server, false, Readable::Raw);
         let reason = match assign::connect(conn, x, &server, key.as_ref()).await {
             Ok(stream) => break (slot, stream),
             Err(reason) => reason,
@@ -182,7 +182,7 @@ async fn to_backend(conn: &mut Conn, client: &mut Raw, x: &mut Exchange, backend
         }
     };
     let _in_use = InUse::of(worker.cells(slot.server()));
-    persistence::remember(conn, x, slot.server(), Stage::Raw);
+    persistence::remember(conn, x, slot.server(), Readable::Raw);
     x.txn.response_begins();
     finish::tcp_as_soon_as(conn, x);
     let mut server = Raw::new(stream, worker.clone(), false);
@@ -352,7 +352,7 @@ impl Inspection {
     }
     fn run(&self, conn: &mut Conn, x: &mut Exchange, server: &Raw) -> Verdict {
         let worker = conn.worker.clone();
-        let mut context = context::context(&worker, conn, x, Stage::Raw);
+        let mut context = context::context(&worker, conn, x, Readable::Raw);
         context.output = Buffered { bytes: server.pending(), complete: self.complete, raw: true, announced: None };
         context.input.complete = self.complete;
         worker.shared.program.of(self.backend).tcp_response.run(&mut context, self.from)

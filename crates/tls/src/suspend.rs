@@ -237,17 +237,17 @@ impl Drop for PooledStack {
 
 /// A place in the line for a stack.
 #[derive(Default)]
-struct Turn {
+struct Place {
     /// Its number in the line, while it is there or has been called.
     waiting: Option<u64>,
 }
 
 async fn acquire() -> std::io::Result<PooledStack> {
-    let mut turn = Turn::default();
+    let mut turn = Place::default();
     poll_fn(|cx| POOL.with(|pool| turn.poll(cx, &mut pool.borrow_mut()))).await
 }
 
-impl Turn {
+impl Place {
     fn poll(&mut self, cx: &mut Context<'_>, pool: &mut Pool) -> Poll<std::io::Result<PooledStack>> {
         if let Some(number) = self.waiting {
             pool.waiting.retain(|(other, _)| *other != number);
@@ -272,7 +272,7 @@ impl Turn {
     }
 }
 
-impl Drop for Turn {
+impl Drop for Place {
     fn drop(&mut self) {
         let Some(number) = self.waiting else { return };
         let _ = POOL.try_with(|pool| {

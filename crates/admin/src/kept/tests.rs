@@ -26,17 +26,17 @@ fn files() -> FilesRead<'static> {
 /// The file after these commands, and what a process that reads it is told.
 fn after(commands: &[&str]) -> (Vec<String>, Vec<String>) {
     let files = &files();
-    let mut kept = Kept::default();
+    let mut kept = KeptChanges::default();
     let mut file = Vec::new();
     for text in commands {
         let given = given(text);
         let command = given.command().unwrap_or_else(|| panic!("no command: {text}"));
-        assert!(Kept::concerns(&command), "{text}");
+        assert!(KeptChanges::concerns(&command), "{text}");
         file.extend(Event::lines(&kept.record(&command, given, files)).lines().map(str::to_owned));
     }
-    let mut again = Kept::default();
+    let mut again = KeptChanges::default();
     file.iter().for_each(|line| again.read(Event::parse(line).expect("a line").0, files));
-    let shown = |kept: &Kept| {
+    let shown = |kept: &KeptChanges| {
         let text = |event: &Event| {
             let payload = event.given.payload.as_deref().map(String::from_utf8_lossy);
             event.given.words.join(" ") + &payload.map_or(String::new(), |payload| format!("\n{payload}"))
@@ -137,7 +137,7 @@ fn an_added_server_is_kept_with_its_settings() {
 #[test]
 fn a_transaction_remembers_one_content_for_each_of_its_files() {
     let files = &files();
-    let mut kept = Kept::default();
+    let mut kept = KeptChanges::default();
     for content in ["ONE", "TWO", "THREE"] {
         let given = given(&format!("set ssl cert a.pem\n{content}"));
         kept.record(&given.command().expect("a command"), given, files);
@@ -149,7 +149,7 @@ fn a_transaction_remembers_one_content_for_each_of_its_files() {
 fn a_list_with_many_keys_is_kept_in_little_time() {
     // Looking through all lines for each would take minutes.
     let files = &files();
-    let mut kept = Kept::default();
+    let mut kept = KeptChanges::default();
     for number in 0..20_000 {
         let given = given(&format!("set map m k{number} 1"));
         kept.record(&given.command().expect("a command"), given, files);
@@ -165,7 +165,7 @@ fn a_list_with_many_keys_is_kept_in_little_time() {
 #[test]
 fn the_ticket_keys_that_are_in_use_are_kept_and_the_others_are_to_leave_the_file() {
     let keys = ["set ssl tls-key #0 AA", "set ssl tls-key k.keys BB", "set ssl tls-key k.keys CC"];
-    let mut kept = Kept::default();
+    let mut kept = KeptChanges::default();
     let mut tell = |line: &str| {
         let given = given(line);
         kept.record(&given.command().expect("a command"), given, &files());

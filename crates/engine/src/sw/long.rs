@@ -32,10 +32,10 @@ pub(super) struct Long {
     batch: Batch,
     /// The whole cost.
     cost: Duration,
-    stage: Stage,
+    stage: Progress,
 }
 
-enum Stage {
+enum Progress {
     Waiting,
     Working { work: RsaBatch, step: Duration },
     Done,
@@ -45,30 +45,30 @@ impl Long {
     /// A batch of this cost, of which nothing is computed yet.
     pub fn new(batch: Batch, of: Cost) -> Long {
         let passes = batch.len().div_ceil(RSA_LANES) as u32;
-        Long { cost: of.call(batch.len()) * passes, batch, stage: Stage::Waiting }
+        Long { cost: of.call(batch.len()) * passes, batch, stage: Progress::Waiting }
     }
 
     /// Whether its answers have been taken.
     pub fn is_done(&self) -> bool {
-        matches!(self.stage, Stage::Done)
+        matches!(self.stage, Progress::Done)
     }
 
     /// The part of its cost that is left.
     pub fn left(&self) -> Duration {
         match &self.stage {
-            Stage::Waiting => self.cost,
-            Stage::Working { work, step } => *step * work.steps_left() as u32 + self.cost / RESULTS_SHARE,
-            Stage::Done => Duration::ZERO,
+            Progress::Waiting => self.cost,
+            Progress::Working { work, step } => *step * work.steps_left() as u32 + self.cost / RESULTS_SHARE,
+            Progress::Done => Duration::ZERO,
         }
     }
 
     /// The cost of the next piece.
     pub fn piece(&self) -> Duration {
         match &self.stage {
-            Stage::Waiting => self.cost / START_SHARE,
-            Stage::Working { work, step } if work.steps_left() > 0 => *step,
-            Stage::Working { .. } => self.cost / RESULTS_SHARE,
-            Stage::Done => Duration::ZERO,
+            Progress::Waiting => self.cost / START_SHARE,
+            Progress::Working { work, step } if work.steps_left() > 0 => *step,
+            Progress::Working { .. } => self.cost / RESULTS_SHARE,
+            Progress::Done => Duration::ZERO,
         }
     }
 
@@ -76,21 +76,21 @@ impl Long {
     pub fn advance(&mut self, lanes: Lanes, turn: &mut Turn, until: Duration, answers: &mut Answers) {
         let piece = self.piece();
         match &mut self.stage {
-            Stage::Waiting => {
+            Progress::Waiting => {
                 self.start(lanes, answers);
                 turn.charge(piece);
             }
-            Stage::Working { work, step } if work.steps_left() > 0 => {
+            Progress::Working { work, step } if work.steps_left() > 0 => {
                 let fit = turn.left(until).min(WITHOUT_A_LOOK).as_nanos() / step.as_nanos().max(1);
                 let steps = (fit as usize).clamp(1, work.steps_left());
                 work.advance(steps);
                 turn.charge(piece * steps as u32);
             }
-            Stage::Working { .. } => {
+            Progress::Working { .. } => {
                 self.finish(answers);
                 turn.charge(piece);
             }
-            Stage::Done => {}
+            Progress::Done => {}
         }
     }
 
@@ -110,16 +110,16 @@ impl Long {
         let jobs: Vec<RsaJob<'_>> =
             self.batch.iter().filter_map(|(_, op)| rsa_key(op)).zip(inputs.map(Vec::as_slice)).map(job).collect();
         self.stage = if jobs.is_empty() {
-            Stage::Done
+            Progress::Done
         } else {
             let work = RsaBatch::new(lanes, &jobs);
             let step = self.cost / work.steps_left().max(1) as u32;
-            Stage::Working { work, step }
+            Progress::Working { work, step }
         };
     }
 
     fn finish(&mut self, answers: &mut Answers) {
-        if let Stage::Working { work, .. } = std::mem::replace(&mut self.stage, Stage::Done) {
+        if let Progress::Working { work, .. } = std::mem::replace(&mut self.stage, Progress::Done) {
             let results = work.finish().into_iter().map(|result| match result {
                 Ok(signature) => Ok(Answer::Signature(signature)),
                 Err(LaneError::Fault) => Err(Failure::Wrong),

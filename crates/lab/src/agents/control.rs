@@ -19,7 +19,7 @@ const LEAD: Duration = Duration::from_millis(300);
 const PINGS: usize = 5;
 
 /// What an agent did.
-pub(super) struct Share {
+pub(super) struct Done {
     pub report: Box<LoadReport>,
     /// How long after the others it began, seconds.
     pub late_by: f64,
@@ -29,12 +29,12 @@ pub(super) struct Share {
 pub(super) struct Outcome {
     pub name: String,
     /// The agent's share, or why there is none.
-    pub share: Result<Share, String>,
+    pub share: Result<Done, String>,
 }
 
 enum Event {
     Second(Second),
-    Ended(usize, Result<Share, String>),
+    Ended(usize, Result<Done, String>),
 }
 
 /// Carries out the plan by these agents: connections, rate and count are shared out, threads and cores are those of each.
@@ -148,7 +148,7 @@ fn expect(line: &mut Channel, patience: Duration) -> Result<Message, String> {
 }
 
 /// Listens to one agent until its report.
-fn hear(mut line: Channel, plan: &LoadPlan, stop: &Stop, events: &Sender<Event>) -> Result<Share, String> {
+fn hear(mut line: Channel, plan: &LoadPlan, stop: &Stop, events: &Sender<Event>) -> Result<Done, String> {
     let mut heard = Instant::now();
     let mut told = false;
     let began = Instant::now();
@@ -172,7 +172,7 @@ fn hear(mut line: Channel, plan: &LoadPlan, stop: &Stop, events: &Sender<Event>)
             Some(Message::Second(second)) => {
                 let _ = events.send(Event::Second(second));
             }
-            Some(Message::Report { report, late_by }) => return Ok(Share { report, late_by }),
+            Some(Message::Report { report, late_by }) => return Ok(Done { report, late_by }),
             Some(Message::Failed(why)) => return Err(why),
             Some(_) => return Err("it said something out of turn".into()),
             None if heard.elapsed() > allowed => {
@@ -193,7 +193,7 @@ fn gather(
     events: &Receiver<Event>,
     agents: usize,
     observe: &mut dyn FnMut(&Second),
-) -> Vec<(usize, Result<Share, String>)> {
+) -> Vec<(usize, Result<Done, String>)> {
     let mut outcomes = Vec::new();
     let mut seconds: BTreeMap<u64, (usize, Second)> = BTreeMap::new();
     loop {

@@ -1,6 +1,6 @@
 //! One report of several: counts are added, histograms bucket by bucket.
 
-use super::control::{Outcome, Share};
+use super::control::{Done, Outcome};
 use crate::cost::Cost;
 use crate::load::{AgentShare, Doubt, LoadPlan, LoadReport, Second, doubts_of_counts};
 
@@ -15,7 +15,7 @@ pub(super) fn merge(plan: &LoadPlan, outcomes: Vec<Outcome>, server: Option<Cost
     let mut doubts = Vec::new();
     for Outcome { name, share } in outcomes {
         let share = match share {
-            Ok(Share { report, late_by }) => {
+            Ok(Done { report, late_by }) => {
                 let trouble = (late_by > LATE_MAX).then(|| format!("began {late_by:.1} s late"));
                 for doubt in report.doubts.iter().filter(|doubt| OF_MACHINES.contains(&doubt.kind.as_str())) {
                     doubts.push(Doubt { kind: doubt.kind.clone(), says: format!("agent {name}: {}", doubt.says) });

@@ -24,21 +24,21 @@ fn kept(name: NamedGroup, algorithm: &'static agreement::Algorithm) -> Option<&'
     let public = private.compute_public_key().ok()?.as_ref().to_vec();
     // rustls takes groups that live for ever. At most two are leaked per run, and a process rarely makes more than one
     // run.
-    let kept: &'static Kept = Box::leak(Box::new(Kept { name, algorithm, private, public }));
+    let kept: &'static KeyPair = Box::leak(Box::new(KeyPair { name, algorithm, private, public }));
     Some(Box::leak(Box::new(kept)))
 }
 
 #[derive(Debug)]
-struct Kept {
+struct KeyPair {
     name: NamedGroup,
     algorithm: &'static agreement::Algorithm,
     private: PrivateKey,
     public: Vec<u8>,
 }
 
-struct Half(&'static Kept);
+struct Half(&'static KeyPair);
 
-impl SupportedKxGroup for &'static Kept {
+impl SupportedKxGroup for &'static KeyPair {
     fn start(&self) -> Result<Box<dyn ActiveKeyExchange>, Error> {
         Ok(Box::new(Half(self)))
     }

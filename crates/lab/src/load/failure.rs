@@ -9,7 +9,7 @@ pub(crate) const WRONG_SIGNATURE: &str = "wrong signature";
 
 /// How far a unit had come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Stage {
+pub(crate) enum When {
     Connect,
     Handshake,
     Response,
@@ -17,14 +17,14 @@ pub(crate) enum Stage {
     Close,
 }
 
-impl fmt::Display for Stage {
+impl fmt::Display for When {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Stage::Connect => "while connecting",
-            Stage::Handshake => "during the handshake",
-            Stage::Response => "before the end of a response",
-            Stage::Idle => "while it was idle",
-            Stage::Close => "instead of a clean close",
+            When::Connect => "while connecting",
+            When::Handshake => "during the handshake",
+            When::Response => "before the end of a response",
+            When::Idle => "while it was idle",
+            When::Close => "instead of a clean close",
         })
     }
 }
@@ -34,9 +34,9 @@ impl fmt::Display for Stage {
 pub(crate) enum Failure {
     Refused,
     Unreachable(String),
-    Reset(Stage),
-    Closed(Stage),
-    TimedOut(Stage),
+    Reset(When),
+    Closed(When),
+    TimedOut(When),
     Alert(AlertDescription),
     NotTls,
     Certificate(CertificateError),
@@ -52,7 +52,7 @@ pub(crate) enum Failure {
 
 impl Failure {
     /// The server's fault, or no one's.
-    pub(crate) fn of_socket(error: &io::Error, stage: Stage) -> Failure {
+    pub(crate) fn of_socket(error: &io::Error, stage: When) -> Failure {
         use io::ErrorKind as Kind;
         match error.kind() {
             Kind::ConnectionRefused => Failure::Refused,

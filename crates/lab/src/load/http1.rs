@@ -1,6 +1,6 @@
 //! HTTP/1.1 from the client's side: a request is bytes made once, a response is read piece by piece and not kept.
 
-use super::failure::{Failure, Stage};
+use super::failure::{Failure, When};
 use super::wire::{Flow, Wire};
 use super::{LoadPlan, Mode};
 use penstock_http::{
@@ -63,7 +63,7 @@ impl Reader {
         self.start();
         wire.queue(request)?;
         let began = Instant::now();
-        wire.flush(Stage::Response).await?;
+        wire.flush(When::Response).await?;
         let mut first_byte = None;
         loop {
             let mut bad = None;
@@ -73,7 +73,7 @@ impl Reader {
                     bad = self.feed(bytes, method).err();
                 }
             };
-            let flow = wire.read(Stage::Response, &mut feed).await?;
+            let flow = wire.read(When::Response, &mut feed).await?;
             if let Some(why) = bad {
                 return Err(Failure::Http1(why));
             }
@@ -145,7 +145,7 @@ impl Reader {
                 self.done = true;
                 Ok(())
             }
-            _ => Err(Failure::Closed(Stage::Response)),
+            _ => Err(Failure::Closed(When::Response)),
         }
     }
 }

@@ -1,6 +1,6 @@
 //! HTTP/2 by the `h2` crate over a [`Wire`].
 
-use super::failure::{Failure, Stage};
+use super::failure::{Failure, When};
 use super::slot::Slot;
 use super::wire::{Buffers, Flow, Wire};
 use super::worker::Worker;
@@ -60,7 +60,7 @@ pub(crate) async fn run(mut slot: Slot) {
                 Some(open) => open,
                 None => open(&mut slot).await?,
             };
-            slot.stage.set(Stage::Response);
+            slot.stage.set(When::Response);
             if slot.worker.plan.mode != Mode::Handshake {
                 exchange(&open, &request, &slot.worker).await?;
             }
@@ -84,7 +84,7 @@ pub(crate) async fn run(mut slot: Slot) {
                     () = slot.worker.over() => return,
                     _ = driver => {}
                 }
-                let failure = open.failure.take().unwrap_or(Failure::Closed(Stage::Idle));
+                let failure = open.failure.take().unwrap_or(Failure::Closed(When::Idle));
                 slot.worker.fail(first, failure);
                 kept = None;
             }
@@ -112,7 +112,7 @@ async fn together(open: &Open, request: &Request<()>, worker: &Rc<Worker>, strea
                 Ok(Err(failure)) => failure,
                 // The stream is reset, and the connection is as good as before.
                 Err(_) => {
-                    worker.fail(unit, Failure::TimedOut(Stage::Response));
+                    worker.fail(unit, Failure::TimedOut(When::Response));
                     continue;
                 }
             };
@@ -211,7 +211,7 @@ fn because(failure: &Rc<RefCell<Option<Failure>>>, error: &h2::Error) -> Failure
         return failure.clone();
     }
     match error.get_io() {
-        Some(e) => Failure::of_socket(e, Stage::Response),
+        Some(e) => Failure::of_socket(e, When::Response),
         None if error.is_remote() => Failure::Http2(format!("the server ended it: {error}")),
         None => Failure::Http2(error.to_string()),
     }
@@ -241,7 +241,7 @@ impl AsyncRead for Stream {
             this.plain.clear();
             this.read = 0;
             let plain = &mut this.plain;
-            let flow = ready!(this.wire.poll_read(cx, Stage::Response, &mut |bytes| plain.extend_from_slice(bytes)));
+            let flow = ready!(this.wire.poll_read(cx, When::Response, &mut |bytes| plain.extend_from_slice(bytes)));
             match flow {
                 Ok(Flow::More) => {}
                 Ok(Flow::End(_)) if this.plain.is_empty() => return Poll::Ready(Ok(())),

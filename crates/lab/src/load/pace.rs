@@ -59,7 +59,7 @@ pub(crate) struct Pace {
 
 /// A unit that may begin.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Turn {
+pub(crate) struct Start {
     /// When it was due.
     pub due: Instant,
     /// Whether the connection was waiting for the unit, so that any delay is our own.
@@ -81,9 +81,9 @@ impl Pace {
     }
 
     /// Waits for the next unit; `None` when there are no more.
-    pub(crate) async fn next(&self) -> Option<Turn> {
+    pub(crate) async fn next(&self) -> Option<Start> {
         let Some(schedule) = &self.schedule else {
-            return self.budget.take().then(|| Turn { due: Instant::now(), waited: false });
+            return self.budget.take().then(|| Start { due: Instant::now(), waited: false });
         };
         let waited = match schedule.due.try_acquire() {
             Ok(permit) => {
@@ -100,7 +100,7 @@ impl Pace {
         }
         let number = schedule.begun.get();
         schedule.begun.set(number + 1);
-        Some(Turn { due: schedule.due_at(number), waited })
+        Some(Start { due: schedule.due_at(number), waited })
     }
 
     /// Lets units fall due, for as long as it is polled.

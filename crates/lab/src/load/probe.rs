@@ -1,6 +1,6 @@
 //! The run's first connection, before anything counts: whether the server is there and agrees, and whether it can sign.
 
-use super::failure::{Failure, Stage};
+use super::failure::{Failure, When};
 use super::settings::{Checks, Tls};
 use super::wire::{Buffers, Gauge, Route, Wire, source};
 use super::{Error, Http, LoadPlan};
@@ -28,13 +28,13 @@ pub(crate) fn probe(plan: &LoadPlan, address: SocketAddr) -> Result<(), Error> {
     }
     let route = Route { to: address, from: source(plan, 0, address.ip()), tls };
     let runtime = super::run::runtime()?;
-    let stage = Cell::new(Stage::Connect);
+    let stage = Cell::new(When::Connect);
     let attempt = async {
         let (mut wire, _) = Wire::open(&route, Buffers::default(), &Rc::new(Gauge::default()), &stage).await?;
         if plan.http == Http::Two && wire.session().is_some_and(|session| session.alpn_protocol() != Some(b"h2")) {
             return Err(Failure::NoHttp2);
         }
-        stage.set(Stage::Close);
+        stage.set(When::Close);
         wire.close().await.map(|_| ())
     };
     let outcome = runtime.block_on(async { tokio::time::timeout(plan.timeout, attempt).await });

@@ -4,7 +4,7 @@ use super::machine::{Moment, Spent};
 use super::pace::Budget;
 use super::settings::{Checks, Tls};
 use super::tally::{Counts, Live, Tally};
-use super::worker::{Control, Phase, Share};
+use super::worker::{Control, Part, Phase};
 use super::{ClientCost, Error, LoadPlan, LoadReport, Second, doubts, probe, worker};
 use crate::cost::Meter;
 use rustix::thread::{CpuSet, sched_setaffinity};
@@ -109,7 +109,7 @@ impl Ready {
         let mut threads = Vec::new();
         for number in 0..plan.threads {
             let live = Arc::new(Live::default());
-            let share = Share {
+            let share = Part {
                 plan: Arc::clone(&plan),
                 address,
                 thread: number,
@@ -247,7 +247,7 @@ impl Ready {
 }
 
 /// The main function of a thread.
-fn thread(share: Share, events: &Sender<Event>) {
+fn thread(share: Part, events: &Sender<Event>) {
     let number = share.thread;
     let cores = &share.plan.cores;
     if !cores.is_empty() {

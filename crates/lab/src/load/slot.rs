@@ -1,6 +1,6 @@
 //! One of the connections that are open at once: unit after unit, in the order a connection lives.
 
-use super::failure::{Failure, Stage};
+use super::failure::{Failure, When};
 use super::http1::{Reader, Response};
 use super::wire::{Buffers, Flow, Route, Wire};
 use super::worker::{Progress, Unit, Worker};
@@ -25,7 +25,7 @@ pub(crate) struct Slot {
 impl Slot {
     pub(crate) fn new(worker: Rc<Worker>, route: Route) -> Slot {
         let (buffers, reader) = Default::default();
-        Slot { worker, route, stage: Progress::new(Stage::Connect), buffers, reader, failures: 0 }
+        Slot { worker, route, stage: Progress::new(When::Connect), buffers, reader, failures: 0 }
     }
 
     /// HTTP/1.1, or no HTTP at all.
@@ -53,7 +53,7 @@ impl Slot {
     async fn handshake(&mut self) -> Result<Instant, Failure> {
         let mut wire = self.open().await?;
         let at = Instant::now();
-        self.stage.set(Stage::Close);
+        self.stage.set(When::Close);
         if !wire.close().await? {
             self.worker.unclean();
         }
@@ -110,7 +110,7 @@ impl Slot {
             let outcome = outcome.await;
             self.settle(unit, outcome).await;
             let Some(mut wire) = held else { continue };
-            self.stage.set(Stage::Idle);
+            self.stage.set(When::Idle);
             let failure = tokio::select! {
                 () = self.worker.over() => return,
                 failure = lost(&mut wire) => failure,
@@ -127,7 +127,7 @@ impl Slot {
     }
 
     async fn exchange(&mut self, wire: &mut Wire) -> Result<Response, Failure> {
-        self.stage.set(Stage::Response);
+        self.stage.set(When::Response);
         let worker = &self.worker;
         let response = self.reader.exchange(wire, &worker.request, worker.plan.method.as_bytes()).await?;
         worker.response(response.status, response.body_bytes, response.first_byte);
@@ -162,9 +162,9 @@ impl Slot {
 /// Waits until the server ends an idle connection.
 async fn lost(wire: &mut Wire) -> Failure {
     loop {
-        match wire.read(Stage::Idle, &mut |_| ()).await {
+        match wire.read(When::Idle, &mut |_| ()).await {
             Ok(Flow::More) => {}
-            Ok(Flow::End(_)) => return Failure::Closed(Stage::Idle),
+            Ok(Flow::End(_)) => return Failure::Closed(When::Idle),
             Err(failure) => return failure,
         }
     }

@@ -1,6 +1,6 @@
 //! One connection: a socket, and TLS over it.
 
-use super::failure::{Failure, Stage};
+use super::failure::{Failure, When};
 use super::session::{Pass, Session};
 use super::settings::Tls;
 use super::tally::Live;
@@ -94,9 +94,9 @@ impl Wire {
         route: &Route,
         buffers: Buffers,
         gauge: &Rc<Gauge>,
-        stage: &Cell<Stage>,
+        stage: &Cell<When>,
     ) -> Result<(Wire, Opened), Failure> {
-        stage.set(Stage::Connect);
+        stage.set(When::Connect);
         let Buffers { mut held, mut output } = buffers;
         held.clear();
         output.clear();
@@ -107,7 +107,7 @@ impl Wire {
             session = Some(new);
         }
         let began = Instant::now();
-        let failed = |e: io::Error| Failure::of_socket(&e, Stage::Connect);
+        let failed = |e: io::Error| Failure::of_socket(&e, When::Connect);
         let mut plain = connect(route).map_err(failed)?;
         // Over the loopback device, and with a server nearby by the time the socket is known to the poller, a connection is
         // ready at once: the first flight goes in the same turn.
@@ -122,21 +122,21 @@ impl Wire {
             connected = Some(Instant::now());
         }
         let connected = connected.expect("set in both branches");
-        stage.set(Stage::Handshake);
+        stage.set(When::Handshake);
         gauge.live.opened();
         gauge.bytes_out.update(|n| n + sent as u64);
         let mut wire = Wire { socket, session, held, output, sent, ended: false, gauge: Rc::clone(gauge) };
         let mut opened = Opened { connect: connected - began, handshake: None };
         if wire.session.is_some() {
-            wire.flush(Stage::Handshake).await?;
+            wire.flush(When::Handshake).await?;
             while wire.session.as_ref().is_some_and(|session| session.is_handshaking()) {
-                let flow = wire.read(Stage::Handshake, &mut |_| ()).await?;
+                let flow = wire.read(When::Handshake, &mut |_| ()).await?;
                 let handshaking = wire.session.as_ref().is_some_and(|session| session.is_handshaking());
                 if handshaking && flow != Flow::More {
-                    return Err(Failure::Closed(Stage::Handshake));
+                    return Err(Failure::Closed(When::Handshake));
                 }
                 if handshaking {
-                    wire.flush(Stage::Handshake).await?;
+                    wire.flush(When::Handshake).await?;
                 }
             }
             opened.handshake = Some(connected.elapsed());
@@ -166,7 +166,7 @@ impl Wire {
     }
 
     /// Sends everything.
-    pub(crate) async fn flush(&mut self, stage: Stage) -> Result<(), Failure> {
+    pub(crate) async fn flush(&mut self, stage: When) -> Result<(), Failure> {
         poll_fn(|cx| self.poll_flush(cx)).await.map_err(|e| Failure::of_socket(&e, stage))
     }
 
@@ -187,14 +187,14 @@ impl Wire {
     }
 
     /// Waits for bytes and hands the plaintext among them to `plain`.
-    pub(crate) async fn read(&mut self, stage: Stage, plain: &mut dyn FnMut(&[u8])) -> Result<Flow, Failure> {
+    pub(crate) async fn read(&mut self, stage: When, plain: &mut dyn FnMut(&[u8])) -> Result<Flow, Failure> {
         poll_fn(|cx| self.poll_read(cx, stage, plain)).await
     }
 
     pub(crate) fn poll_read(
         &mut self,
         cx: &mut Context<'_>,
-        stage: Stage,
+        stage: When,
         plain: &mut dyn FnMut(&[u8]),
     ) -> Poll<Result<Flow, Failure>> {
         if self.ended {
@@ -243,7 +243,7 @@ impl Wire {
     /// Whether that was done cleanly; a server that does not answer a close_notify sees the end of TCP after a while.
     pub(crate) async fn close(&mut self) -> Result<bool, Failure> {
         self.goodbye()?;
-        self.flush(Stage::Close).await?;
+        self.flush(When::Close).await?;
         self.closed_by_peer().await
     }
 
@@ -279,7 +279,7 @@ impl Wire {
     async fn drain(&mut self) -> Result<(), Failure> {
         loop {
             // The end of TCP, behind a close_notify or without one.
-            if self.read(Stage::Close, &mut |_| ()).await? == Flow::End(false) {
+            if self.read(When::Close, &mut |_| ()).await? == Flow::End(false) {
                 return Ok(());
             }
             self.ended = false;

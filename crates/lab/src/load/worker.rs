@@ -1,7 +1,7 @@
 //! One thread of the generator: its share of the connections, as tasks on a runtime of its own.
 
-use super::failure::{Failure, Stage};
-use super::pace::{Pace, Turn};
+use super::failure::{Failure, When};
+use super::pace::{Pace, Start};
 use super::settings::Tls;
 use super::slot::Slot;
 use super::tally::{Agreed, Live, Tally};
@@ -72,7 +72,7 @@ impl Control {
 }
 
 /// What a thread is given.
-pub(crate) struct Share {
+pub(crate) struct Part {
     pub plan: Arc<LoadPlan>,
     pub address: SocketAddr,
     pub thread: usize,
@@ -98,13 +98,13 @@ pub(crate) struct Worker {
 /// A unit in progress.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Unit {
-    turn: Turn,
+    turn: Start,
     /// It began while results counted.
     measured: bool,
 }
 
 /// Makes the load, on this thread, from when all are ready until it is over.
-pub(crate) fn run(share: Share, runtime: &Runtime) -> Tally {
+pub(crate) fn run(share: Part, runtime: &Runtime) -> Tally {
     runtime.block_on(share.control.reached(Phase::WarmUp));
     let start = *share.control.start.get_or_init(Instant::now);
     let plan = Arc::clone(&share.plan);
@@ -167,7 +167,7 @@ impl Worker {
             () = phases => {}
             outcome = self.pace.run() => {
                 if let Err(e) = outcome {
-                    self.tally.borrow_mut().error(Failure::of_socket(&e, Stage::Connect));
+                    self.tally.borrow_mut().error(Failure::of_socket(&e, When::Connect));
                 }
                 std::future::pending::<()>().await;
             }
@@ -280,4 +280,4 @@ impl Worker {
 }
 
 /// How far a slot is.
-pub(crate) type Progress = Cell<Stage>;
+pub(crate) type Progress = Cell<When>;

@@ -7,7 +7,7 @@ use super::{
     run::{Bench, Field},
     search::{best, search},
     server::Server,
-    window::{Load, Turn},
+    window::{Load, Measurement},
 };
 use std::{collections::BTreeMap, time::Duration};
 
@@ -52,7 +52,7 @@ impl Bench<'_> {
                 self.failed(cell, &why);
             }
             if let Some(connections) = found {
-                let turn = Turn { place, cell, load: load(connections, self.setup.seconds) };
+                let turn = Measurement { place, cell, load: load(connections, self.setup.seconds) };
                 turns.extend(self.settle(server, case, step, turn)?);
             }
             if self.conditions.stop.is_stopped() {
@@ -82,7 +82,13 @@ impl Bench<'_> {
     }
 
     /// What held for a probe must hold for a window: fewer connections until it does. That window is the first round's.
-    fn settle(&mut self, server: &Server, case: &Case, step: &Step, mut turn: Turn) -> Result<Option<Turn>, String> {
+    fn settle(
+        &mut self,
+        server: &Server,
+        case: &Case,
+        step: &Step,
+        mut turn: Measurement,
+    ) -> Result<Option<Measurement>, String> {
         for retreats_left in (0..=RETREATS).rev() {
             if self.conditions.stop.is_stopped() {
                 return Ok(None);
@@ -141,7 +147,7 @@ impl Bench<'_> {
                 if rate <= capacity[place] || number == 0 {
                     let load = Load { connections, offered: Some(rate), seconds: self.setup.seconds, timeout };
                     let cell = self.add(self.cell(*at, case, step, Some(rate)));
-                    let turn = Turn { place, cell, load };
+                    let turn = Measurement { place, cell, load };
                     turns.push(turn);
                     last.insert(place, turn);
                 }

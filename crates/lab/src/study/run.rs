@@ -14,7 +14,7 @@ use super::{
     server::{Server, free_port},
     setup::{Setup, Wish},
     summary,
-    window::{Conditions, Load, Turn},
+    window::{Conditions, Load, Measurement},
 };
 use crate::{
     LoadReport,
@@ -346,7 +346,7 @@ impl Bench<'_> {
         field: &Field,
         case: &Case,
         step: &Step,
-        turns: &[Turn],
+        turns: &[Measurement],
         rounds: Range<usize>,
     ) -> Result<(), String> {
         let mut failed = vec![false; turns.len()];
@@ -423,7 +423,7 @@ impl Bench<'_> {
             }
             let cell = self.cell(*at, case, step, None);
             match self.warm_up(server, case, step, connections.min(64 * step.cpus.len())) {
-                Ok(()) => turns.push(Turn { place, cell: self.add(cell), load }),
+                Ok(()) => turns.push(Measurement { place, cell: self.add(cell), load }),
                 Err(why) => self.outcome.partial.push(format!("{}, {}: {why}", cell.contestant, case.name)),
             }
         }
@@ -433,8 +433,8 @@ impl Bench<'_> {
     }
 
     /// With `--perf` one more load of each that has not been watched yet; its figures do not count.
-    pub(super) fn stacks(&mut self, field: &Field, case: &Case, step: &Step, turns: &[Turn]) {
-        for Turn { place, load, .. } in turns {
+    pub(super) fn stacks(&mut self, field: &Field, case: &Case, step: &Step, turns: &[Measurement]) {
+        for Measurement { place, load, .. } in turns {
             let (at, server) = &field.servers[*place];
             let contestant = &self.outcome.contestants[*at];
             if !self.perf || self.outcome.stacks.contains_key(&contestant.name) || self.conditions.stop.is_stopped() {

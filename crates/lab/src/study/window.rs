@@ -37,7 +37,7 @@ pub(super) struct Load {
 
 /// A cell that is measured once a round.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Turn {
+pub(super) struct Measurement {
     /// The server's place in the field.
     pub place: usize,
     /// The cell's place among the results.

@@ -412,9 +412,9 @@ impl<V: Vector, P: Prime<N>, const N: usize> Kernel<V> for Products<'_, V, P, N>
 
 /// From the inverse of the product of all lanes (the first element), each lane's own inverse, by multiplying by the
 /// other lanes.
-struct Share<'a, V: Vector, P, const N: usize>([&'a Fe<V, N>; 4], Marker<P>);
+struct OwnInverse<'a, V: Vector, P, const N: usize>([&'a Fe<V, N>; 4], Marker<P>);
 
-impl<V: Vector, P: Prime<N>, const N: usize> Kernel<V> for Share<'_, V, P, N> {
+impl<V: Vector, P: Prime<N>, const N: usize> Kernel<V> for OwnInverse<'_, V, P, N> {
     type Out = Fe<V, N>;
 
     #[inline(always)]
@@ -437,7 +437,7 @@ pub(crate) fn invert<V: Lane8, P: Prime<N>, const N: usize>(a: &Fe<V, N>) -> (Fe
     let mut product = super::unpack(&reduced::<V, P, N>(&eight))[0];
     let mut plain = inverse::invert(&product, &P::M);
     let mut inverse = times::<V, P, N>(&constant(&plain), &constant(&P::R2));
-    let out = V::enter(Share([&inverse, &one, &two, &four], Marker::<P>(PhantomData)));
+    let out = V::enter(OwnInverse([&inverse, &one, &two, &four], Marker::<P>(PhantomData)));
     for secret in [&mut one, &mut two, &mut four, &mut inverse] {
         secret.zeroize();
     }
@@ -495,7 +495,7 @@ mod tests {
             let a = core::array::from_fn(|i| Digit::whole(Bound::upto(if i + 1 < N { MASK52 } else { top })));
             let [two, four, eight] = Products(&a, Marker::<P>(PhantomData)).run();
             let inverse = times::<Bound, P, N>(&eight, &constant(&P::R2));
-            let out = Share([&inverse, &a, &two, &four], Marker::<P>(PhantomData)).run();
+            let out = OwnInverse([&inverse, &a, &two, &four], Marker::<P>(PhantomData)).run();
             assert!(out[N - 1].raw().high() <= i128::from(top));
         }
         of::<P256Field, 5>(3 << 48);

@@ -8,7 +8,7 @@
 use crate::say::warning;
 use penstock_admin::{
     command::{Executor, Facts, Piece, list_named},
-    kept::{Event, FilesRead, Given, Kept, digest_of},
+    kept::{Event, FilesRead, Given, KeptChanges, digest_of},
 };
 use penstock_config::model::Global;
 use penstock_control::{Certificates, Command, Level, PatternKind, Severity};
@@ -60,7 +60,7 @@ pub struct Changes {
     mark: String,
     /// The first line as it is if no other process has written one since; `None` if there is none.
     found: Option<Vec<u8>>,
-    kept: Kept,
+    kept: KeptChanges,
     /// The files that the configuration has read, with their digests.
     digests: HashMap<String, String>,
     shared: Arc<Shared>,
@@ -108,7 +108,7 @@ impl Changes {
             length: 0,
             mark: format!("{mark:<width$}\n", width = MARK - 1),
             found: None,
-            kept: Kept::default(),
+            kept: KeptChanges::default(),
             digests: digests(shared),
             shared: shared.clone(),
             unwritten: String::new(),

@@ -3,7 +3,7 @@
 use super::{Entrance, Hub, audit::Audit};
 use penstock_admin::{
     command::Piece,
-    kept::{Given, Kept},
+    kept::{Given, KeptChanges},
 };
 use penstock_control::{Certificates, Command, Process, Request, Session, Severity, Step};
 use penstock_proxy::handover;
@@ -164,7 +164,7 @@ async fn answer(
     request: Request,
 ) -> Result<(), Gone> {
     let mut audit = Audit::of(&request);
-    let keeps = hub.changes.as_ref().filter(|_| Kept::concerns(&request.command));
+    let keeps = hub.changes.as_ref().filter(|_| KeptChanges::concerns(&request.command));
     // Others wait for the file meanwhile, but not for a responder that may take its time.
     let asks = matches!(request.command, Command::Certificates(Certificates::UpdateResponse(_)));
     let mut keeper = match keeps.filter(|_| !asks) {

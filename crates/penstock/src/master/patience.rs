@@ -9,7 +9,7 @@ const STEADY: Duration = Duration::from_secs(1);
 const FAILURES_MAX: u32 = 8;
 
 /// The pause after the second failure in a row; it doubles with each further one.
-const PAUSE: Duration = Duration::from_millis(100);
+const FIRST_PAUSE: Duration = Duration::from_millis(100);
 
 /// The reaction to a worker's death.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,7 +37,7 @@ impl Patience {
         match self.failures {
             1 => Verdict::Replace(Duration::ZERO),
             FAILURES_MAX.. => Verdict::GiveUp(self.failures),
-            again => Verdict::Replace(PAUSE * 2u32.pow(again - 2)),
+            again => Verdict::Replace(FIRST_PAUSE * 2u32.pow(again - 2)),
         }
     }
 

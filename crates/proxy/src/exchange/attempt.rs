@@ -60,7 +60,7 @@ pub(super) async fn attempt(live: &mut Live<'_>, slot: &Slot, proxy: &Proxy, rep
     let first = live.conn.requests == 0 && !repeated;
     let limits = Limits { lenient: proxy.options.accept_invalid_http_response, ..live.conn.limits() };
     let only_http1 = websocket::goes_over_http1(&live.x.request, &server.config.settings);
-    let Some(key) = key_of(live.conn, live.x, server, only_http1, context::Stage::Request) else {
+    let Some(key) = key_of(live.conn, live.x, server, only_http1, context::Readable::Request) else {
         let reason = connect(live.conn, live.x, server, None).await.err().unwrap_or(Reason::Connect);
         return Err(Ended::Retry(reason));
     };

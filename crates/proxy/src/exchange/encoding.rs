@@ -21,7 +21,7 @@ pub(crate) struct Encoding {
     own: Rc<Own>,
     /// What was read and not encoded yet.
     input: Option<Buffer>,
-    stage: Stage,
+    stage: Step,
     /// How many bytes the encoder has taken since the last flush.
     unflushed: usize,
     /// How the source failed: reported once what it sent before has been handed out.
@@ -32,7 +32,7 @@ pub(crate) struct Encoding {
 
 /// What happens next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Stage {
+enum Step {
     /// More is read.
     Reading,
     /// All that was read is handed out.
@@ -61,14 +61,14 @@ impl Encoding {
         counted: Option<(ProxyId, Option<ProxyId>)>,
     ) -> Encoding {
         own.encoder_begins();
-        let (input, stage, unflushed, fault) = (None, Stage::Reading, 0, None);
+        let (input, stage, unflushed, fault) = (None, Step::Reading, 0, None);
         Encoding { encoder: Some(encoder), worker, own, input, stage, unflushed, fault, counted }
     }
     /// Starts with payload that was read in advance; `complete` if that is all.
     pub fn preload(&mut self, input: Option<Buffer>, complete: bool) {
         self.input = input;
         if complete {
-            self.stage = Stage::Ending;
+            self.stage = Step::Ending;
         }
     }
     /// Appends encoded payload to `buffer`, as [`Source::poll_body`] does with what it reads. What the source has sent is
@@ -84,7 +84,7 @@ impl Encoding {
         let had = buffer.len();
         loop {
             turn::round();
-            if self.stage == Stage::Ended {
+            if self.stage == Step::Ended {
                 return Poll::Ready(Ok(Body::End));
             }
             if buffer.room() < ROOM_MIN {
@@ -96,7 +96,7 @@ impl Encoding {
                 }
                 ready!(turn::poll_proceed(cx));
             }
-            if self.stage == Stage::Reading && self.input.is_none() {
+            if self.stage == Step::Reading && self.input.is_none() {
                 if self.fault.is_none() {
                     match self.poll_read(cx, source) {
                         Poll::Ready(Ok(())) => continue,
@@ -111,7 +111,7 @@ impl Encoding {
                     }
                 }
                 if self.unflushed > 0 {
-                    self.stage = Stage::Flushing;
+                    self.stage = Step::Flushing;
                 } else if let Some(fault) = self.fault.take() {
                     if buffer.len() > had {
                         self.fault = Some(fault);
@@ -138,7 +138,7 @@ impl Encoding {
             Body::More(_) => {}
             // The buffer was empty and has room; a source that says otherwise would be polled for ever.
             Body::Full => return Poll::Ready(Err(Fault::Invalid(Error::TooLarge))),
-            Body::End => self.stage = Stage::Ending,
+            Body::End => self.stage = Step::Ending,
         }
         Poll::Ready(Ok(()))
     }
@@ -149,8 +149,8 @@ impl Encoding {
         let input = self.input.as_ref().map_or(&[][..], Buffer::data);
         let slice = &input[..input.len().min((SLICE_US << 10) / cost_us as usize)];
         let operation = match self.stage {
-            Stage::Flushing => EncoderCall::Flush,
-            Stage::Ending if slice.len() == input.len() => EncoderCall::Finish,
+            Step::Flushing => EncoderCall::Flush,
+            Step::Ending if slice.len() == input.len() => EncoderCall::Finish,
             _ => EncoderCall::Continue,
         };
         let level = encoder.level();
@@ -180,7 +180,7 @@ impl Encoding {
         let compressing = &self.worker.shared.compressing;
         match operation {
             EncoderCall::Finish => {
-                self.stage = Stage::Ended;
+                self.stage = Step::Ended;
                 if let Some((frontend, backend)) = self.counted {
                     let counters = self.worker.counters();
                     counters.frontend(frontend).compressed_responses.inc();
@@ -188,15 +188,15 @@ impl Encoding {
                 }
             }
             EncoderCall::Flush => {
-                (self.stage, self.unflushed) = (Stage::Reading, 0);
+                (self.stage, self.unflushed) = (Step::Reading, 0);
                 if compressing.has_limits() {
                     let up = !compressing.is_overloaded(self.worker.now_ms());
                     self.encoder.as_mut().expect("it is there until the end").adjust(up);
                 }
             }
             EncoderCall::Continue => {
-                if self.unflushed >= ADJUST_EACH && self.stage == Stage::Reading && compressing.has_limits() {
-                    self.stage = Stage::Flushing;
+                if self.unflushed >= ADJUST_EACH && self.stage == Step::Reading && compressing.has_limits() {
+                    self.stage = Step::Flushing;
                 }
             }
         }

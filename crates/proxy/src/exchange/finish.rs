@@ -6,7 +6,7 @@ use crate::{
     exchange::live::Live,
     log::severity,
     route::cookie,
-    rules::context::{Stage, context},
+    rules::context::{Readable, context},
     worker::pulse,
 };
 use penstock_config::model::Mode;
@@ -216,9 +216,9 @@ fn write_line(conn: &mut Conn, x: &mut Exchange) {
     };
     {
         let stage = match (x.txn.received.is_empty(), x.responded) {
-            (true, _) => Stage::Raw,
-            (false, false) => Stage::Request,
-            (false, true) => Stage::Response,
+            (true, _) => Readable::Raw,
+            (false, false) => Readable::Request,
+            (false, true) => Readable::Response,
         };
         let mut context = context(&worker, conn, x, stage);
         if context.phase == Phase::During {
@@ -247,7 +247,7 @@ pub(crate) fn log_handshake_failure(conn: &mut Conn, text: &str) {
     let separate = conn.proxy().options.log_separate_errors;
     let mut line = worker.buffers.take_head();
     {
-        let context = context(&worker, conn, &mut x, Stage::Raw);
+        let context = context(&worker, conn, &mut x, Readable::Raw);
         match &worker.shared.program.of(frontend).error_log_format {
             Some(format) => format.render(&context, &mut line),
             None => {

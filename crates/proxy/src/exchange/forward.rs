@@ -38,7 +38,7 @@ pub(crate) struct Flow {
     /// Whether something was moved since this was last cleared.
     pub moved: bool,
     /// The body as read so far, to be sent again to another server.
-    kept: Option<Kept>,
+    kept: Option<Beginning>,
     /// What comes before the source's own bytes, or in their place.
     replay: Option<Replay>,
     /// Trailers of the source are not sent.
@@ -48,7 +48,7 @@ pub(crate) struct Flow {
 }
 
 /// The beginning of a body.
-struct Kept {
+struct Beginning {
     bytes: Vec<u8>,
     /// A body that is longer is not kept.
     limit: usize,
@@ -96,7 +96,7 @@ impl Flow {
     }
     /// Keeps a copy of the body, as long as it has no more than `limit` bytes.
     pub fn keep(&mut self, limit: usize) {
-        self.kept = Some(Kept { bytes: Vec::new(), limit });
+        self.kept = Some(Beginning { bytes: Vec::new(), limit });
         if let Some(buffer) = &self.buffer {
             remember(&mut self.kept, buffer.data());
         }
@@ -231,8 +231,8 @@ impl Flow {
 }
 
 /// Adds bytes to the kept copy; drops the copy once it exceeds its limit.
-fn remember(kept: &mut Option<Kept>, read: &[u8]) {
-    if let Some(Kept { bytes, limit }) = kept {
+fn remember(kept: &mut Option<Beginning>, read: &[u8]) {
+    if let Some(Beginning { bytes, limit }) = kept {
         if bytes.len() + read.len() <= *limit {
             bytes.extend_from_slice(read);
         } else {

@@ -10,7 +10,7 @@ use crate::{
     http1::body::{VERSION, weight},
     rules::{
         after_response,
-        context::{self, Stage},
+        context::{self, Readable},
     },
 };
 use penstock_config::{Span, model::Proxy};
@@ -78,7 +78,7 @@ pub(crate) fn page(conn: &mut Conn, x: &mut Exchange, status: u16) -> Page {
 /// Makes a page that `http-error` describes.
 fn from_template(conn: &mut Conn, x: &mut Exchange, template: &ReplyTemplate) -> Page {
     let worker = conn.worker.clone();
-    let reply = template.render(&context::context(&worker, conn, x, Stage::Request), Span::default());
+    let reply = template.render(&context::context(&worker, conn, x, Readable::Request), Span::default());
     let (raw, body) = match reply.body {
         ReplyBody::Bytes(bytes) => (None, bytes.to_vec()),
         ReplyBody::Raw(raw) if raw.is_empty() => return Page::Silence,

@@ -10,7 +10,7 @@ use super::{
 use crate::{
     exchange::live::Live,
     route::{cookie, persistence},
-    rules::{context::Stage, login},
+    rules::{context::Readable, login},
     server::{Shutdown, Slot},
 };
 use penstock_backends::retry::{Attempts, Reason, retries_on};
@@ -31,15 +31,15 @@ pub(super) async fn to_backend(live: &mut Live<'_>, backend: ProxyId) {
     };
     let proxy = &shared.config.proxies[backend];
     live.x.presence = Some(pool.enter());
-    let bound = login::known(live, |conn, x| persistence::bind(conn, x, pool, Stage::Request));
+    let bound = login::known(live, |conn, x| persistence::bind(conn, x, pool, Readable::Request));
     let Some(persistence) = bound.await else { return };
     cookie::from_client(live.x, proxy, pool, persistence, worker.clock.unix_s());
-    persistence::stick(live.conn, live.x, pool, Stage::Request);
+    persistence::stick(live.conn, live.x, pool, Readable::Request);
     worker.counters().backend(backend).session(worker.now_ms());
     if persistence::looks_at_body(live.x, pool) {
         buffered_body::look(live).await;
     }
-    let mut want = persistence::want(live.conn, live.x, pool, Stage::Request);
+    let mut want = persistence::want(live.conn, live.x, pool, Readable::Request);
     if want.persistent.is_none() && want.hash.is_none() {
         want.persistent = persistence::last_server(live.conn, pool, proxy);
     }

@@ -65,7 +65,7 @@ pub(crate) async fn answer(live: &mut Live<'_>, service: Arc<dyn Service>, proxy
     let rules = shared.program.of(proxy);
     let worker = live.worker;
     let admin = login::known(live, |conn, x| {
-        let context = context::context(worker, conn, x, context::Stage::Request);
+        let context = context::context(worker, conn, x, context::Readable::Request);
         rules.stats_admin.iter().any(|condition| condition.holds(&context) == Answer::Yes)
     });
     let Some(admin) = admin.await else { return };

@@ -7,7 +7,7 @@ use crate::{
         socket::Socket,
         stream::{Fill, Stream},
     },
-    rules::context::{Stage, context},
+    rules::context::{Readable, context},
     tcp::raw::Raw,
     worker::turn,
 };
@@ -36,7 +36,7 @@ pub(crate) async fn decide(conn: &mut Conn, socket: Socket) -> Decided {
         turn::round();
         std::mem::swap(&mut x.body, &mut client.input);
         let verdict = {
-            let mut context = context(&worker, conn, &mut x, Stage::Raw);
+            let mut context = context(&worker, conn, &mut x, Readable::Raw);
             context.input.complete = complete;
             context.phase = Phase::During;
             rules.run(&mut context, from)

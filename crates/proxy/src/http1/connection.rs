@@ -2,7 +2,7 @@
 
 use super::client_side::{Http1Client, Received};
 use crate::{
-    connection::{Conn, PAUSE, close, stream::Stream},
+    connection::{Conn, IDLE_AFTER, close, stream::Stream},
     exchange::{self, ends::Client, finish, invalid, live::Live, respond, state::Exchange},
     http2,
     observe::tally::{Protocol, Running},
@@ -61,7 +61,7 @@ async fn requests(
             Next::Idle { since } => ready = since,
             other => return other,
         }
-        if wait(conn, client, ready, Some(PAUSE)).await != Waited::Input {
+        if wait(conn, client, ready, Some(IDLE_AFTER)).await != Waited::Input {
             return Next::Idle { since: ready };
         }
     }

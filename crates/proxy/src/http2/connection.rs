@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{
     connection::{
-        Conn, PAUSE, close, in_time,
+        Conn, IDLE_AFTER, close, in_time,
         stream::{Fill, Stream},
     },
     exchange::{self, finish, live::Live},
@@ -17,7 +17,7 @@ use crate::{
         pulse::Who,
         state::Worker,
         task,
-        turn::{self, Share, cost},
+        turn::{self, ClientTime, cost},
     },
 };
 use bytes::Bytes;
@@ -44,7 +44,7 @@ type Accepted = (Request<RecvStream>, server::SendResponse<Bytes>);
 /// short pauses between requests, and drops them once it is idle.
 struct Streams {
     signals: Rc<Signals>,
-    share: Rc<Share>,
+    share: Rc<ClientTime>,
     /// The waker of the connection's task, which measures idleness.
     idle: RefCell<Option<Waker>>,
     resting: RefCell<Vec<Rc<Task>>>,
@@ -309,7 +309,7 @@ impl Connected {
             (Phase::Open, 0) => {
                 let now = Instant::now();
                 self.phase = Phase::Paused(now);
-                conn.deadline.set(now, Some(conn.patience().map_or(PAUSE, |patience| patience.min(PAUSE))));
+                conn.deadline.set(now, Some(conn.patience().map_or(IDLE_AFTER, |patience| patience.min(IDLE_AFTER))));
             }
             (Phase::Paused(_) | Phase::Idle, 1..) => self.phase = Phase::Open,
             // Open streams have timeouts of their own; this one starts when the last of them ends.

@@ -5,7 +5,7 @@ use crate::{
     connection::{in_time, stream::Stream},
     exchange::{assign, live::Live},
     route::persistence,
-    rules::context::Stage,
+    rules::context::Readable,
     server::{Assignment, Backend, Server, Slot, Want},
     servers::{key::key_of, pool::Returned},
 };
@@ -27,7 +27,7 @@ pub(super) struct Place {
 
 /// What is asked of the service's servers: the balance algorithm decides, and no persistence.
 pub(super) fn want(live: &mut Live<'_>, pool: &Backend) -> Want {
-    let mut want = persistence::want(live.conn, live.x, pool, Stage::Request);
+    let mut want = persistence::want(live.conn, live.x, pool, Readable::Request);
     want.persistent = None;
     want
 }
@@ -46,7 +46,7 @@ pub(super) async fn obtain(
     want.avoid = Some(server.at.server);
     let cells = worker.cells(&server);
     cells.session(worker.now_ms());
-    let key = key_of(live.conn, live.x, &server, true, Stage::Request).ok_or(Failure::Unreachable)?;
+    let key = key_of(live.conn, live.x, &server, true, Readable::Request).ok_or(Failure::Unreachable)?;
     let proxy = &worker.shared.config.proxies[pool.proxy];
     let claim = Claim::new(proxy, false, live.conn.own.session());
     let kept = if fresh { None } else { worker.pool.take(&server, &key, &claim) };

@@ -9,7 +9,7 @@ use super::{
 use crate::{
     exchange::{ends::Fault, live::Live, respond},
     rules::{
-        context::{self, Judged, Stage},
+        context::{self, Judged, Readable},
         login,
     },
 };
@@ -32,7 +32,7 @@ async fn inspect(live: &mut Live<'_>) -> Judged {
     let Some(chain) = live.x.txn.inspection.as_ref().map(|inspection| inspection.chain) else { return Judged::GoOn };
     let steps = &shared.program.chains[chain].steps;
     let due = login::known(live, |conn, x| {
-        let context = context::context(worker, conn, x, Stage::Request);
+        let context = context::context(worker, conn, x, Readable::Request);
         let holds = |bit: usize| !steps[bit].on_response && steps[bit].condition.holds(&context) == Answer::Yes;
         (0..steps.len()).filter(|bit| holds(*bit)).fold(0u64, |due, bit| due | 1 << bit)
     });

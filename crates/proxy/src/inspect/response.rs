@@ -9,7 +9,7 @@ use super::{
 use crate::{
     exchange::{buffered_body::Ahead, compress, ends::Fault, live::Live, respond},
     rules::{
-        context::{self, Stage},
+        context::{self, Readable},
         evaluate::count_denied_response,
     },
 };
@@ -33,7 +33,7 @@ async fn inspect(live: &mut Live<'_>, ahead: &mut Ahead<'_>, framing: Framing) -
     let Some(inspection) = &live.x.txn.inspection else { return Some(framing) };
     let (steps, due) = (&shared.program.chains[inspection.chain].steps, inspection.due);
     let due = {
-        let context = context::context(worker, live.conn, live.x, Stage::Response);
+        let context = context::context(worker, live.conn, live.x, Readable::Response);
         let holds = |bit: usize| match steps[bit].on_response {
             true => steps[bit].condition.holds(&context) == Answer::Yes,
             false => due >> bit & 1 == 1,

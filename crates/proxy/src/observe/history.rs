@@ -252,9 +252,9 @@ pub struct Graph {
 
 /// A history that other threads can read.
 #[derive(Default)]
-pub(crate) struct Kept(Mutex<History>);
+pub(crate) struct SharedHistory(Mutex<History>);
 
-impl Kept {
+impl SharedHistory {
     pub fn lock(&self) -> MutexGuard<'_, History> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -95,7 +95,7 @@ pub struct Shared {
     /// Rates over the last second.
     pub(crate) pace: Pace,
     /// What happened over time.
-    pub(crate) history: history::Kept,
+    pub(crate) history: history::SharedHistory,
     /// What the watchdog sees of each worker.
     pub(crate) pulses: Vec<Pulse>,
     /// Counts of DNS queries.
@@ -214,7 +214,7 @@ impl Shared {
             pace: Pace::default(),
             resolving: Resolving::new(&config),
             captures: Captures::new(&config),
-            history: history::Kept::default(),
+            history: history::SharedHistory::default(),
             pulses: (0..workers).map(|_| Pulse::default()).collect(),
             config,
         }))

@@ -5,7 +5,7 @@ use super::choose;
 use crate::{
     connection::{Conn, in_time, stream::Fill},
     exchange::state::Exchange,
-    rules::context::{self, Stage},
+    rules::context::{self, Readable},
     tcp::raw::Raw,
     worker::turn,
 };
@@ -57,13 +57,13 @@ pub(crate) async fn enter(conn: &mut Conn, client: &mut Raw, x: &mut Exchange, b
 
 /// Parses what the client has sent so far as an HTTP request, if it is one, since rules in TCP mode may ask about that
 /// too. It is forwarded unchanged, so the parser here has to accept whatever a server might.
-fn peek_request(x: &mut Exchange, bytes: &[u8]) -> Stage {
+fn peek_request(x: &mut Exchange, bytes: &[u8]) -> Readable {
     x.request.clear();
     match x.request.peek(bytes, &Limits { lenient: true, ..Limits::default() }) {
-        Ok(Parse::Complete { .. }) => Stage::Request,
+        Ok(Parse::Complete { .. }) => Readable::Request,
         _ => {
             x.request.clear();
-            Stage::Raw
+            Readable::Raw
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Cookie persistence (`cookie NAME ...`): the client stores which server it was assigned to.
 
-use super::persistence::Persistence;
+use super::persistence::ForcedOrIgnored;
 use crate::exchange::state::{CookiePersistence, Exchange};
 use crate::server::{Backend, Server, ServerId};
 use penstock_config::model::{Cookie, CookieMode, Proxy};
@@ -9,7 +9,7 @@ use penstock_rules::fetch::end_of_cookie;
 use std::{sync::Arc, time::Duration};
 
 /// Looks for the persistence cookie in a request: finds the server it names, and removes what the server must not see.
-pub(crate) fn from_client(x: &mut Exchange, proxy: &Proxy, pool: &Backend, rules: Persistence, now: u64) {
+pub(crate) fn from_client(x: &mut Exchange, proxy: &Proxy, pool: &Backend, rules: ForcedOrIgnored, now: u64) {
     let Some(conf) = &proxy.cookie else { return };
     x.log.cookie = *b"NN";
     x.cookie.ignored = rules.ignored;
@@ -136,7 +136,7 @@ fn judge(
     persistent: &mut Option<ServerId>,
     proxy: &Proxy,
     pool: &Backend,
-    rules: Persistence,
+    rules: ForcedOrIgnored,
     now: u64,
 ) -> u8 {
     let past = |since: Option<u64>, limit: Option<Duration>| match (since, limit) {

@@ -4,7 +4,7 @@
 use crate::{
     connection::Conn,
     exchange::state::Exchange,
-    rules::context::{self, Stage},
+    rules::context::{self, Readable},
     server::{Backend, Server, ServerId, Target, Want},
 };
 use penstock_backends::{balance::Subject, queue::Priority};
@@ -12,10 +12,10 @@ use penstock_config::model::{BalanceKey, Proxy};
 use penstock_rules::{Answer, Condition, ServerOf, Value};
 
 /// Applies what takes precedence over the balance algorithm: `use-server`; and finds whether persistence applies.
-pub(crate) fn bind(conn: &mut Conn, x: &mut Exchange, pool: &Backend, stage: Stage) -> Persistence {
+pub(crate) fn bind(conn: &mut Conn, x: &mut Exchange, pool: &Backend, stage: Readable) -> ForcedOrIgnored {
     let worker = conn.worker.clone();
     let rules = worker.shared.program.of(pool.proxy);
-    let mut persistence = Persistence::default();
+    let mut persistence = ForcedOrIgnored::default();
     if rules.persist.is_empty() && rules.use_server.is_empty() {
         return persistence;
     }
@@ -47,13 +47,13 @@ pub(crate) fn bind(conn: &mut Conn, x: &mut Exchange, pool: &Backend, stage: Sta
 
 /// Whether `force-persist` and `ignore-persist` apply.
 #[derive(Clone, Copy, Default)]
-pub(crate) struct Persistence {
+pub(crate) struct ForcedOrIgnored {
     pub forced: bool,
     pub ignored: bool,
 }
 
 /// Uses the server that a stick table remembers, unless something else has named one.
-pub(crate) fn stick(conn: &mut Conn, x: &mut Exchange, pool: &Backend, stage: Stage) {
+pub(crate) fn stick(conn: &mut Conn, x: &mut Exchange, pool: &Backend, stage: Readable) {
     let worker = conn.worker.clone();
     let rules = &worker.shared.program.of(pool.proxy).stick;
     if rules.is_empty() || x.persistent.is_some() {
@@ -87,7 +87,7 @@ fn address(server: &Server) -> Option<String> {
 }
 
 /// Stores the server of an exchange in stick tables.
-pub(crate) fn remember(conn: &mut Conn, x: &mut Exchange, server: &Server, stage: Stage) {
+pub(crate) fn remember(conn: &mut Conn, x: &mut Exchange, server: &Server, stage: Readable) {
     let worker = conn.worker.clone();
     let rules = &worker.shared.program.of(server.at.proxy).stick;
     if rules.is_empty() || server.config.settings.non_stick {
@@ -96,15 +96,15 @@ pub(crate) fn remember(conn: &mut Conn, x: &mut Exchange, server: &Server, stage
     let id = server.id;
     for rule in rules {
         // A key taken from the request is computed from the request, even though a response has arrived.
-        let of = if rule.stores_request && stage == Stage::Response { Stage::Request } else { stage };
-        if rule.stores_request || (rule.stores_response && stage == Stage::Response) {
+        let of = if rule.stores_request && stage == Readable::Response { Readable::Request } else { stage };
+        if rule.stores_request || (rule.stores_response && stage == Readable::Response) {
             rule.store(&context::context(&worker, conn, x, of), id, &server.name, || address(server));
         }
     }
 }
 
 /// What the request asks of its backend.
-pub(crate) fn want(conn: &mut Conn, x: &mut Exchange, pool: &Backend, stage: Stage) -> Want {
+pub(crate) fn want(conn: &mut Conn, x: &mut Exchange, pool: &Backend, stage: Readable) -> Want {
     let due_ms = conn.worker.now_ms() as i64 + i64::from(x.txn.priority_offset_ms);
     let priority = Priority { class: x.txn.priority_class, due_ms };
     Want { persistent: x.persistent, hash: hash(conn, x, pool, stage), avoid: None, priority }
@@ -116,7 +116,7 @@ pub(crate) fn looks_at_body(x: &Exchange, pool: &Backend) -> bool {
 }
 
 /// The hash by which the backend chooses a server, if it does so by hash.
-fn hash(conn: &mut Conn, x: &mut Exchange, pool: &Backend, stage: Stage) -> Option<u32> {
+fn hash(conn: &mut Conn, x: &mut Exchange, pool: &Backend, stage: Readable) -> Option<u32> {
     let mut subject = Subject::default();
     match pool.key()? {
         BalanceKey::Source => subject.source = x.txn.source(&conn.facts).map(|a| a.ip()),

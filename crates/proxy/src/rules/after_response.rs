@@ -1,6 +1,6 @@
 //! `http-after-response`: rules that run on every response, whether a server's or one made here.
 
-use super::context::{self, Stage};
+use super::context::{self, Readable};
 use crate::{connection::Conn, exchange::state::Exchange};
 use penstock_rules::Verdict;
 
@@ -13,7 +13,7 @@ pub(crate) fn run(conn: &mut Conn, x: &mut Exchange) -> bool {
         if !rules.is_empty() {
             let mut from = 0;
             let verdict = loop {
-                match rules.run(&mut context::context(&worker, conn, x, Stage::Response), from) {
+                match rules.run(&mut context::context(&worker, conn, x, Readable::Response), from) {
                     // The response is being sent: what its rules cost beyond this turn is charged to the next.
                     Verdict::Rest { next } => from = next,
                     verdict => break verdict,

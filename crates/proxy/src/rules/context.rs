@@ -6,7 +6,7 @@ use penstock_rules::{Buffered, Context, Now, Phase};
 
 /// The heads that rules may read and change.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Stage {
+pub(crate) enum Readable {
     /// None: there is no HTTP message.
     Raw,
     /// The request's.
@@ -24,7 +24,7 @@ pub(crate) enum Judged {
 }
 
 /// What rules can see. They decide on this basis; the few lists that may wait for more say so in what is buffered.
-pub(crate) fn context<'a>(worker: &'a Worker, conn: &'a mut Conn, x: &'a mut Exchange, stage: Stage) -> Context<'a> {
+pub(crate) fn context<'a>(worker: &'a Worker, conn: &'a mut Conn, x: &'a mut Exchange, stage: Readable) -> Context<'a> {
     let shared = &worker.shared;
     let proxy = |id: ProxyId| (id, &shared.proxies[id]);
     let (backend, server) = (x.backend, x.server.as_deref());
@@ -36,18 +36,18 @@ pub(crate) fn context<'a>(worker: &'a Worker, conn: &'a mut Conn, x: &'a mut Exc
         backend: backend.map(proxy),
         server: server.map(|server| &server.with.facts),
         server_conn: (x.times.connected.is_some() || x.server_conn.error.0 != 0).then_some(&x.server_conn),
-        request: (stage != Stage::Raw).then_some(&mut x.request),
-        response: (stage == Stage::Response).then_some(&mut x.response),
+        request: (stage != Readable::Raw).then_some(&mut x.request),
+        response: (stage == Readable::Response).then_some(&mut x.response),
         input: Buffered {
             bytes: x.body.as_ref().map_or(&[], |body| body.data()),
             complete: true,
-            raw: stage == Stage::Raw,
+            raw: stage == Readable::Raw,
             announced: x.announced,
         },
         output: Buffered {
             bytes: x.response_body.as_ref().map_or(&[], |body| body.data()),
             complete: true,
-            raw: stage == Stage::Raw,
+            raw: stage == Readable::Raw,
             announced: x.response_announced,
         },
         session: &mut conn.session,

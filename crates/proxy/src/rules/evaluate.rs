@@ -1,7 +1,7 @@
 //! Runs lists of rules on a message, and carries out what they decide.
 
 use super::{
-    context::{Judged, Stage, context},
+    context::{Judged, Readable, context},
     login::{self, Settled},
 };
 use crate::{
@@ -37,7 +37,7 @@ pub(crate) async fn request(live: &mut Live<'_>, rules: &Rules, inspect: Option<
         turn::round();
         let verdict = {
             let complete = last || live.x.body_is_final();
-            let mut context = context(worker, live.conn, live.x, Stage::Request);
+            let mut context = context(worker, live.conn, live.x, Readable::Request);
             (context.input.complete, context.output.complete) = (complete, complete);
             rules.run(&mut context, from)
         };
@@ -260,7 +260,7 @@ pub(crate) async fn response(live: &mut Live<'_>, rules: &Rules, seen: bool, ahe
     loop {
         turn::round();
         let verdict = {
-            let mut context = context(worker, live.conn, live.x, Stage::Response);
+            let mut context = context(worker, live.conn, live.x, Readable::Response);
             if !seen {
                 context.response = None;
             }
@@ -387,7 +387,7 @@ pub(crate) fn connection(conn: &mut Conn, socket: &Socket, kind: Kind) -> Judged
     let mut x = worker.take_exchange();
     let mut from = 0;
     let judged = loop {
-        match list.run(&mut context(&worker, conn, &mut x, Stage::Raw), from) {
+        match list.run(&mut context(&worker, conn, &mut x, Readable::Raw), from) {
             Verdict::Continue | Verdict::Accept | Verdict::SwitchToHttp(_) => break Judged::GoOn,
             Verdict::ExpectProxy { next } => {
                 conn.expects_proxy_header = true;

@@ -4,7 +4,7 @@ use super::connect;
 use crate::{
     connection::Conn,
     exchange::state::Exchange,
-    rules::context::{self, Stage},
+    rules::context::{self, Readable},
     server::Server,
 };
 use penstock_backends::reuse::Key;
@@ -15,7 +15,7 @@ pub(crate) fn key_of(
     x: &mut Exchange,
     server: &Server,
     only_http1: bool,
-    stage: Stage,
+    stage: Readable,
 ) -> Option<Key> {
     let target = server.endpoint.load().target(x.txn.destination(&conn.facts))?;
     let sni = sni(conn, x, server, stage);
@@ -40,7 +40,7 @@ pub(crate) fn key_of(
 }
 
 /// The server name to send in TLS.
-fn sni(conn: &mut Conn, x: &mut Exchange, server: &Server, stage: Stage) -> Option<String> {
+fn sni(conn: &mut Conn, x: &mut Exchange, server: &Server, stage: Readable) -> Option<String> {
     let worker = conn.worker.clone();
     let expression = server.with.sni.as_ref()?;
     let context = context::context(&worker, conn, x, stage);

@@ -16,7 +16,7 @@ use std::{
 #[derive(Default)]
 pub(crate) struct Own {
     // Few clients have any, and every idle client pays for what is not in a box.
-    kept: RefCell<Option<Box<Kept>>>,
+    kept: RefCell<Option<Box<Connections>>>,
     authenticates: Cell<bool>,
     /// How many bodies are being compressed for this client.
     encoders: Cell<u8>,
@@ -27,7 +27,7 @@ pub(crate) struct Own {
 const ENCODERS_MAX: u8 = 8;
 
 #[derive(Default)]
-struct Kept {
+struct Connections {
     idle: Vec<(Key, Returned)>,
     muxes: Vec<(Key, Rc<Mux>)>,
 }

@@ -3,7 +3,7 @@
 use super::{
     pulse::{Stage, Who},
     state::Worker,
-    turn::{self, Share},
+    turn::{self, ClientTime},
 };
 use penstock_rules::turn as budget;
 use pin_project_lite::pin_project;
@@ -25,7 +25,7 @@ where
 }
 
 /// Starts a task whose turns are charged to a share.
-pub(crate) fn spawn_sharing<F>(worker: &Rc<Worker>, who: Who, share: Rc<Share>, task: F)
+pub(crate) fn spawn_sharing<F>(worker: &Rc<Worker>, who: Who, share: Rc<ClientTime>, task: F)
 where
     F: Future<Output = ()> + 'static,
 {
@@ -50,7 +50,7 @@ pin_project! {
         task: F,
         worker: Rc<Worker>,
         who: [u64; 4],
-        share: Option<Rc<Share>>,
+        share: Option<Rc<ClientTime>>,
         spent_in: Option<u64>,
         stage: u8,
     }

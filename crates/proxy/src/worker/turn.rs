@@ -54,12 +54,12 @@ impl Rounds {
 /// What the tasks of one client's streams have spent together in a round. A client that opens a hundred streams has a
 /// hundred tasks, but gets no more time for it.
 #[derive(Debug, Default)]
-pub(crate) struct Share {
+pub(crate) struct ClientTime {
     round: Cell<u64>,
     spent: Cell<u32>,
 }
 
-impl Share {
+impl ClientTime {
     /// How much of `units` the share has left in a round.
     pub fn left(&self, round: u64, units: u32) -> u32 {
         if self.round.replace(round) != round {
@@ -165,7 +165,7 @@ mod tests {
 
     #[test]
     fn the_streams_of_a_client_have_one_turn_a_round_together() {
-        let share = Share::default();
+        let share = ClientTime::default();
         let mut turns = [0; 3];
         for round in 1..=2 {
             for turn in &mut turns {

@@ -22,13 +22,13 @@ use std::{
 #[derive(Default)]
 pub(super) struct List {
     directory: bool,
-    entries: Vec<Kept>,
+    entries: Vec<Certificate>,
     /// The number of lines of the file, and of those added since.
     lines: usize,
 }
 
 /// One certificate of a list. If a line names a bundle, each member is one.
-struct Kept {
+struct Certificate {
     number: u64,
     group: u64,
     path: PathBuf,
@@ -74,7 +74,7 @@ impl State {
         let mut list = List { directory: true, ..List::default() };
         for path in files {
             let entry = Entry { file: path.clone(), ..Entry::default() };
-            list.entries.push(Kept { number: self.number(), group: self.number(), path, entry });
+            list.entries.push(Certificate { number: self.number(), group: self.number(), path, entry });
         }
         self.lists.insert(name.to_owned(), list);
     }
@@ -83,7 +83,8 @@ impl State {
     pub fn wanted_of(&self, name: &str, span: Span) -> Vec<Wanted> {
         let Some(list) = self.lists.get(name) else { return Vec::new() };
         let name: Arc<str> = name.into();
-        let wanted = |kept: &Kept| kept.entry.wanted(kept.path.clone(), (name.clone(), kept.number), span, kept.group);
+        let wanted =
+            |kept: &Certificate| kept.entry.wanted(kept.path.clone(), (name.clone(), kept.number), span, kept.group);
         list.entries.iter().map(wanted).collect()
     }
 
@@ -93,7 +94,7 @@ impl State {
     }
 }
 
-impl Kept {
+impl Certificate {
     fn is(&self, certificate: &str) -> bool {
         self.path.as_os_str() == certificate
     }
@@ -128,7 +129,7 @@ impl Builder<'_> {
             for path in paths {
                 let number = self.state.number();
                 let group = if one { bundle } else { number };
-                list.entries.push(Kept { number, group, path, entry: entry.clone() });
+                list.entries.push(Certificate { number, group, path, entry: entry.clone() });
             }
         }
         self.state.lists.insert(name.to_owned(), list);
@@ -151,7 +152,7 @@ impl Store {
         let state = self.state();
         let list = state.lists.get(&directory_name(Path::new(name)));
         let list = list.ok_or_else(|| StoreError::new(Refusal::Unknown, "didn't find the specified filename"))?;
-        let shown = |kept: &Kept| ListedEntry {
+        let shown = |kept: &Certificate| ListedEntry {
             certificate: kept.path.display().to_string(),
             line: kept.entry.line,
             settings: kept.entry.shown_conf.clone(),
@@ -201,7 +202,7 @@ impl Store {
             return refuse(Refusal::Unknown, format!("'{word}' : unable to load {file}"));
         }
         let entry = Entry { line: list.lines + 1, ..entry };
-        let kept = Kept { number: state.number(), group: state.number(), path, entry };
+        let kept = Certificate { number: state.number(), group: state.number(), path, entry };
 
         let mut lines = std::mem::take(&mut state.lines);
         let mut diagnostics = Diagnostics::default();
