@@ -132,12 +132,12 @@ impl Exchange {
 /// A worker's unused exchanges, with the memory they have allocated.
 #[derive(Default)]
 #[expect(clippy::vec_box, reason = "an exchange is some kilobytes, and is handed out in the box it was kept in")]
-pub(crate) struct Spares(RefCell<Vec<Box<Exchange>>>);
+pub(crate) struct Unused(RefCell<Vec<Box<Exchange>>>);
 
 /// Exchanges kept for reuse by each worker.
 const KEPT: usize = 256;
 
-impl Spares {
+impl Unused {
     /// Takes an exchange in its initial state.
     pub fn take(&self) -> Box<Exchange> {
         self.0.borrow_mut().pop().unwrap_or_default()

@@ -2,7 +2,7 @@
 
 use super::{buffer::Buffers, clock::Clock, encoders::Encoders, pulse::Pulse, roster::Roster, turn::Rounds};
 use crate::{
-    exchange::state::{Exchange, Spares},
+    exchange::state::{Exchange, Unused},
     http2::mux::MuxPool,
     inspect::Described,
     log::{Logger, severity},
@@ -35,7 +35,7 @@ pub(crate) struct Worker {
     pub encoders: Encoders,
     /// How many of its tasks use up their turns.
     pub rounds: Rounds,
-    exchanges: Spares,
+    exchanges: Unused,
     /// Its sessions, as an operator lists and ends them.
     pub roster: Roster,
     pub pool: Pool,
@@ -80,7 +80,7 @@ impl Worker {
             buffers,
             encoders: Encoders::new(shared.clone()),
             rounds: Rounds::default(),
-            exchanges: Spares::default(),
+            exchanges: Unused::default(),
             roster: Roster::default(),
             pool: Pool::new(shared.clone(), id),
             muxes: MuxPool::new(shared.clone()),
