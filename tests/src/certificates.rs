@@ -90,6 +90,9 @@ impl Certificates {
         std::fs::write(at("ca.crt"), format!("{}{}", authority.certificate, rsa_authority.certificate))?;
         let stranger = self::authority("Another CA", Key::P256)?;
         std::fs::write(at("other-ca.crt"), stranger.certificate.as_bytes())?;
+        for (name, by) in [("authority", &authority), ("rsa-authority", &rsa_authority)] {
+            std::fs::write(at(&format!("{name}.pem")), by.certificate.clone() + &by.issuer.key().serialize_pem())?;
+        }
 
         let write = |plan: &Plan, by: &Authority, file: &str| -> Result<String, Box<dyn std::error::Error>> {
             let key = key(plan.key)?;

@@ -4,7 +4,10 @@ use crate::columns::COLUMNS;
 use crate::engine;
 use crate::metrics::METRICS;
 use crate::page::decode;
-use penstock_proxy::snapshot::{Kind, Process, Row, Snapshot};
+use penstock_proxy::{
+    Forgeries,
+    snapshot::{Kind, Process, Row, Snapshot},
+};
 use penstock_rules::table::StickTable;
 use std::{
     fmt::{Display, Write as _},
@@ -72,6 +75,7 @@ pub fn render(snapshot: &Snapshot, tables: &[Arc<StickTable>], scope: Scope, ver
     if scope.process {
         process(&mut out, &snapshot.process, version);
         engine::render(&mut out, &snapshot.engine);
+        forgeries(&mut out, snapshot.forgeries);
     }
     for (kind, letter, wanted) in [
         (Kind::Frontend, 'F', scope.frontends),
@@ -259,6 +263,15 @@ fn count_results(out: &mut String, name: &str, row: &Row, rows: &[Row]) {
     for result in CHECK_RESULTS {
         let n = servers_of(row, rows).filter(|server| check_result(server) == Some(result)).count();
         let _ = writeln!(out, "{name}{{{labels},state=\"{result}\"}} {n}");
+    }
+}
+
+/// Certificates made for clients, which HAProxy does not count.
+fn forgeries(out: &mut String, counts: Forgeries) {
+    const NAME: &str = "penstock_generated_certificates_total";
+    let _ = write!(out, "# HELP {NAME} Certificates asked for by 'generate-certificates'\n# TYPE {NAME} counter\n");
+    for (result, count) in [("made", counts.made), ("kept", counts.kept), ("refused", counts.refused)] {
+        let _ = writeln!(out, "{NAME}{{result=\"{result}\"}} {count}");
     }
 }
 

@@ -4,11 +4,12 @@ use crate::{
     address,
     args::{Args, Parsed, Reported},
     keyword::{Keyword, NONE, ONE, Support, Table},
-    model::{Account, Bind, BindTls, ListenAddress, TlsVersion},
+    model::{Account, Bind, BindTls, Generate, ListenAddress, TlsVersion},
     proxy::based,
     span::{Span, Spanned},
     tls,
 };
+use std::path::PathBuf;
 
 type Entry = Keyword<BindDraft>;
 
@@ -18,11 +19,21 @@ pub(crate) struct BindDraft {
     bind: Bind,
     tls: BindTls,
     ssl: bool,
+    signing: Signing,
+}
+
+/// What the line says about generated certificates.
+#[derive(Clone, Default)]
+struct Signing {
+    generate: bool,
+    file: Option<Spanned<PathBuf>>,
+    pass: Option<String>,
+    use_chain: bool,
 }
 
 impl BindDraft {
     pub(crate) fn new(addresses: Vec<Spanned<ListenAddress>>, span: Span) -> BindDraft {
-        BindDraft { bind: Bind::new(addresses, span), tls: BindTls::default(), ssl: false }
+        BindDraft { bind: Bind::new(addresses, span), tls: BindTls::default(), ssl: false, signing: Signing::default() }
     }
 
     /// Makes it listen on one address.
@@ -33,12 +44,13 @@ impl BindDraft {
 
     /// Completes it: the TLS settings count with `ssl`.
     pub(crate) fn finish(self, args: &mut Args<'_>) -> Parsed<Bind> {
-        let BindDraft { mut bind, tls, ssl } = self;
+        let BindDraft { mut bind, mut tls, ssl, signing } = self;
         if ssl {
             if tls.crt.is_empty() && tls.crt_list.is_empty() {
                 args.error("'bind' with 'ssl' has no certificate").hint("add 'crt FILE' or 'crt-list FILE'");
                 return Err(Reported);
             }
+            tls.generate = signing.finish(args)?;
             bind.tls = Some(tls);
         } else if !tls.crt.is_empty() || !tls.crt_list.is_empty() {
             let span = args.span;
@@ -47,6 +59,27 @@ impl BindDraft {
                 .hint("add 'ssl' to serve TLS");
         }
         Ok(bind)
+    }
+}
+
+impl Signing {
+    fn finish(self, args: &mut Args<'_>) -> Parsed<Option<Generate>> {
+        match (self.generate, self.file) {
+            (true, Some(ca_sign_file)) => {
+                Ok(Some(Generate { ca_sign_file, ca_sign_pass: self.pass, ca_sign_use_chain: self.use_chain }))
+            }
+            (true, None) => {
+                args.error("'generate-certificates' has no authority to sign them")
+                    .hint("add 'ca-sign-file FILE', with the authority's certificate and its key");
+                Err(Reported)
+            }
+            (false, Some(file)) => {
+                let message = "'ca-sign-file' has no effect without 'generate-certificates'";
+                args.diagnostics().notice(file.span, message);
+                Ok(None)
+            }
+            (false, None) => Ok(None),
+        }
     }
 }
 
@@ -272,25 +305,23 @@ const TLS: &[Entry] = &[
         d.tls.crt_ignore_err = Some(errors(a)?);
         Ok(())
     }),
-    Entry::refused("ca-sign-file", "Authority for generated certificates", NO_SIGNING, INSTEAD_OF_SIGNING),
-    Entry::refused(
-        "ca-sign-pass",
-        "Passphrase of the authority's key for generated certificates",
-        NO_SIGNING,
-        INSTEAD_OF_SIGNING,
-    ),
-    Entry::refused(
-        "ca-sign-use-chain",
-        "Sends the authority's chain with generated certificates",
-        NO_SIGNING,
-        INSTEAD_OF_SIGNING,
-    ),
-    Entry::refused(
-        "generate-certificates",
-        "Generates a certificate for each server name",
-        NO_SIGNING,
-        INSTEAD_OF_SIGNING,
-    ),
+    Entry::new("ca-sign-file", ONE, "Authority that signs generated certificates, with its key", |d, a| {
+        let path = a.path("a certificate")?;
+        d.signing.file = Some(based(a.around.ca_base.as_ref(), path));
+        Ok(())
+    }),
+    Entry::new("ca-sign-pass", ONE, "Passphrase of the authority's key for generated certificates", |d, a| {
+        d.signing.pass = Some(a.text("a passphrase")?);
+        Ok(())
+    }),
+    Entry::new("ca-sign-use-chain", NONE, "Sends the authority's chain with generated certificates", |d, _| {
+        d.signing.use_chain = true;
+        Ok(())
+    }),
+    Entry::new("generate-certificates", NONE, "Generates a certificate for each server name without one", |d, _| {
+        d.signing.generate = true;
+        Ok(())
+    }),
     Entry::new("ciphers", ONE, "TLS 1.2 ciphers", |d, a| tls::ciphers(&mut d.tls.conf, a)),
     Entry::new("ciphersuites", ONE, "TLS 1.3 cipher suites", |d, a| tls::ciphersuites(&mut d.tls.conf, a)),
     Entry::new("curves", ONE, "Groups for the key exchange", |d, a| tls::curves(&mut d.tls.conf, a)),
@@ -349,9 +380,6 @@ const TLS: &[Entry] = &[
     Entry::accepted("renegotiate", NONE, "Clients may renegotiate", "TLS renegotiation does not exist here"),
     Entry::accepted("no-renegotiate", NONE, "Clients may not renegotiate", "TLS renegotiation does not exist here"),
 ];
-
-const NO_SIGNING: &str = "certificates are not generated for clients";
-const INSTEAD_OF_SIGNING: &str = "give the certificates with 'crt' or 'crt-list'";
 
 /// `ADDRESS[,ADDRESS...] SETTINGS...`.
 pub(crate) fn parse(args: &mut Args<'_>) -> Parsed<Bind> {

@@ -124,19 +124,23 @@ async fn establish(conn: &mut Conn, socket: Socket, bypass: &mut Option<(Box<Raw
     }
     let stream = match acceptor {
         None => Stream::Clear(socket),
-        Some(acceptor) => match in_time(&mut conn.deadline, acceptor.accept(socket, begun)).await {
-            Some(Ok(tls)) => {
-                let cells = worker.counters().frontend(conn.frontend);
-                cells.ssl_sessions.inc();
-                if tls.facts().resumed {
-                    cells.ssl_reused_sessions.inc();
+        Some(acceptor) => {
+            let destination = conn.facts.session_dst.or(conn.facts.dst);
+            let accepting = acceptor.accept_at(socket, begun, || Some(destination?.ip()));
+            match in_time(&mut conn.deadline, accepting).await {
+                Some(Ok(tls)) => {
+                    let cells = worker.counters().frontend(conn.frontend);
+                    cells.ssl_sessions.inc();
+                    if tls.facts().resumed {
+                        cells.ssl_reused_sessions.inc();
+                    }
+                    conn.facts.tls = Some(tls.facts().clone());
+                    Stream::Tls(Box::new(tls))
                 }
-                conn.facts.tls = Some(tls.facts().clone());
-                Stream::Tls(Box::new(tls))
+                Some(Err(e)) => return fail(conn, &Failure::Tls(e)),
+                None => return fail(conn, &Failure::Timeout("Timeout during SSL handshake")),
             }
-            Some(Err(e)) => return fail(conn, &Failure::Tls(e)),
-            None => return fail(conn, &Failure::Timeout("Timeout during SSL handshake")),
-        },
+        }
     };
     started(conn, stream.socket())?;
     Some(stream)

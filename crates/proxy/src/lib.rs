@@ -36,7 +36,7 @@ pub use observe::{
 };
 pub use peers::{PeerView, PeersView, SharedTableView};
 pub use penstock_cache::{Cache, EntryView};
-pub use penstock_tls::store as certificates;
+pub use penstock_tls::{Forgeries, store as certificates};
 pub use process::{
     activity::WorkerView,
     aside::AsideReport,

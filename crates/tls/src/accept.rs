@@ -1,8 +1,9 @@
 //! A client's connection: the ClientHello, the configuration it selects, and the handshake.
 
 use crate::{
-    HandshakeError, Loader, TlsStream,
-    context::{Context, Table},
+    HandshakeError, Loader, TlsStream, certificate,
+    context::{Context, Shape, Table},
+    forge::{Forge, Name},
     handshake::{self, Flight, Opening, has_left, read_some},
     line,
     session::Session,
@@ -13,9 +14,9 @@ use arc_swap::ArcSwap;
 use penstock_config::{Config, Diagnostics, model::Bind};
 use penstock_engine::{KeyKind, Share, worker::InProgress};
 use penstock_rules::{Captured, ClientHello, HelloError, TlsFacts};
-use rustls::{ContentType, Error, PeerIncompatible, ServerConfig, server::UnbufferedServerConnection};
+use rustls::{ContentType, Error, PeerIncompatible, server::UnbufferedServerConnection};
 use rustls_pki_types::UnixTime;
-use std::{io, sync::Arc, time::Duration};
+use std::{io, net::IpAddr, sync::Arc, time::Duration};
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 
 /// Everything a `bind ... ssl` line needs to accept connections, shared by all workers. Handshakes read it without a
@@ -24,6 +25,9 @@ pub struct Acceptor {
     /// Certificates and names; replaced when a command changes them.
     pub(crate) live: Arc<ArcSwap<Table>>,
     pub(crate) strict_sni: bool,
+    /// Whether certificates are made for the address that a client connected to, if it names no host: clients of a transparent
+    /// proxy name none with an address in their URL.
+    pub(crate) destination: bool,
     /// `tune.ssl.capture-buffer-size`: how many bytes of the cipher list in a ClientHello are kept.
     pub(crate) capture: usize,
     /// The share that these handshakes count towards while several wait: the frontend's.
@@ -59,7 +63,24 @@ impl Acceptor {
     /// # Errors
     ///
     /// Why the handshake failed; the peer has been sent its alert.
-    pub async fn accept<S>(&self, mut stream: S, prefix: Vec<u8>) -> Result<TlsStream<S>, HandshakeError>
+    pub async fn accept<S>(&self, stream: S, prefix: Vec<u8>) -> Result<TlsStream<S>, HandshakeError>
+    where
+        S: AsyncRead + AsyncWrite + Unpin,
+    {
+        self.accept_at(stream, prefix, || None).await
+    }
+
+    /// The same if the address that the client connected to is known: `destination` is asked for it if it matters.
+    ///
+    /// # Errors
+    ///
+    /// As [`Acceptor::accept`].
+    pub async fn accept_at<S>(
+        &self,
+        mut stream: S,
+        prefix: Vec<u8>,
+        destination: impl Fn() -> Option<IpAddr>,
+    ) -> Result<TlsStream<S>, HandshakeError>
     where
         S: AsyncRead + AsyncWrite + Unpin,
     {
@@ -68,13 +89,13 @@ impl Acceptor {
         }
         let presence = InProgress::handshake();
         let mut input = prefix;
-        let (context, config, known) = loop {
+        let chosen = loop {
             let refused = match ClientHello::read(&input) {
                 // Checked first, since such a hello has no list of signature schemes either.
                 Ok(Some(hello)) if !(hello.supports_version(TLS13) || hello.supports_version(TLS12)) => {
                     HandshakeError::Tls(PeerIncompatible::Tls12NotOffered.into())
                 }
-                Ok(Some(hello)) => match self.choose(&hello) {
+                Ok(Some(hello)) => match self.choose(&hello, &destination) {
                     Some(chosen) => break chosen,
                     None => HandshakeError::UnknownName,
                 },
@@ -98,6 +119,18 @@ impl Acceptor {
             line::left();
             return Err(HandshakeError::Aborted(io::ErrorKind::ConnectionAborted.into()));
         }
+        let Chosen { ready, wanted, known } = chosen;
+        let made = match wanted {
+            Some(Wanted { forge, name, agreed }) => {
+                forge.make(&name, certificate::now(), self.share).await.map(|context| (context, agreed))
+            }
+            None => None,
+        };
+        let Some((context, agreed)) = made.or(ready) else {
+            let _ = stream.write_all(&alert(&HandshakeError::UnknownName, &input)).await;
+            return Err(HandshakeError::UnknownName);
+        };
+        let config = context.config(agreed);
         let session = UnbufferedServerConnection::new(config).map_err(HandshakeError::Tls)?;
         let flight = Flight::new(Session::Server(Box::new(session)), input);
         let mut open = handshake::run(
@@ -116,29 +149,73 @@ impl Acceptor {
         Ok(open)
     }
 
-    /// The configuration that a ClientHello selects, before a connection is made; and the parts of the hello that are
-    /// kept as facts.
-    fn choose(&self, hello: &ClientHello<'_>) -> Option<(Arc<Context>, Arc<ServerConfig>, TlsFacts)> {
+    /// What a ClientHello selects, before a connection is made.
+    fn choose(&self, hello: &ClientHello<'_>, destination: &dyn Fn() -> Option<IpAddr>) -> Option<Chosen> {
         let table = self.live.load();
         let sni = hello.sni().map(|name| String::from_utf8_lossy(name).to_ascii_lowercase());
         let named = sni.as_deref().map(|name| table.names.find(name)).unwrap_or_default();
-        let candidates = match named.is_empty() {
-            false => &*named,
-            true if self.strict_sni => return None,
-            true => &table.defaults,
+        let agreed =
+            |shape: &Shape| hello.alpn().any(|offer| shape.base.alpn_protocols.iter().any(|ours| ours == offer));
+        let (mut context, mut wanted) = (None, None);
+        let candidates = match (named.is_empty(), &table.forge) {
+            (false, _) => &*named,
+            (true, Some(forge)) if can_verify(hello, KeyKind::EcdsaP256) => {
+                match self.name(sni.as_deref(), destination) {
+                    Some(name) => match forge.known(&name, certificate::now()) {
+                        Some(known) => context = Some(known),
+                        None => wanted = Some(Wanted { forge: forge.clone(), name, agreed: agreed(forge.shape()) }),
+                    },
+                    None if sni.is_some() => forge.refuse(),
+                    None => {}
+                }
+                &table.defaults
+            }
+            (true, _) => &table.defaults,
         };
-        let context = best(candidates, hello)?.clone();
-        let built = context.built();
-        let agreed = hello.alpn().any(|offer| built.config.alpn_protocols.iter().any(|ours| ours == offer));
-        let config = if agreed { built.config.clone() } else { built.without_alpn.clone() };
+        if context.is_none() && !(named.is_empty() && self.strict_sni) {
+            context = Some(best(candidates, hello)?.clone());
+        }
+        if context.is_none() && wanted.is_none() {
+            return None;
+        }
+        let ready = context.map(|context| {
+            let agreed = agreed(&context.shape);
+            (context, agreed)
+        });
         let captured = |most: usize| {
             let ciphers = hello.cipher_suites_bytes();
             Captured { version: hello.legacy_version, ciphers: ciphers[..ciphers.len().min(most)].into() }
         };
         let hello = (self.capture > 0).then(|| Box::new(captured(self.capture)));
         let known = TlsFacts { sni, hello, ..TlsFacts::default() };
-        Some((context, config, known))
+        Some(Chosen { ready, wanted, known })
     }
+
+    /// What a certificate is made for, if it can be made.
+    fn name(&self, sni: Option<&str>, destination: &dyn Fn() -> Option<IpAddr>) -> Option<Name> {
+        match sni {
+            Some(name) => Name::of(name),
+            None if self.destination => destination().map(|address| Name::Ip(address.to_canonical())),
+            None => None,
+        }
+    }
+}
+
+/// What a ClientHello selects. One of the first two is there.
+struct Chosen {
+    /// A certificate, and whether a protocol was agreed on (ALPN).
+    ready: Option<(Arc<Context>, bool)>,
+    /// One to make first; if that fails, the other is used.
+    wanted: Option<Wanted>,
+    /// The parts of the hello that are kept as facts.
+    known: TlsFacts,
+}
+
+/// A certificate to be made.
+struct Wanted {
+    forge: Arc<Forge>,
+    name: Name,
+    agreed: bool,
 }
 
 /// Among certificates for one name, the first whose signature the client can verify; ECDSA before RSA, since it is

@@ -3,6 +3,7 @@
 use crate::{
     Loader,
     ocsp::{self, CertificateId, Unusable},
+    pkcs8::{self, Locked},
     provider::Key,
 };
 use arc_swap::ArcSwapOption;
@@ -14,7 +15,7 @@ use rustls_pki_types::{
     pem::{PemObject, SectionKind},
 };
 use std::{
-    io,
+    fmt, io,
     path::{Path, PathBuf},
     sync::Arc,
     time::{SystemTime, UNIX_EPOCH},
@@ -194,11 +195,22 @@ impl Extras {
     }
 }
 
-/// The files of a certificate if they are named one by one (`crt-store`).
+/// The files of a certificate if they are named one by one (`crt-store`), and the passphrase of its key.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Parts {
     pub key: Option<PathBuf>,
     pub ocsp: Option<PathBuf>,
+    pub passphrase: Option<Passphrase>,
+}
+
+/// A passphrase, which is not shown.
+#[derive(Clone)]
+pub(crate) struct Passphrase(pub Zeroizing<String>);
+
+impl fmt::Debug for Passphrase {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Passphrase")
+    }
 }
 
 /// Loads the certificate at `path`. Each possible problem has an error message of its own.
@@ -279,7 +291,7 @@ impl Files<'_> {
         let mut sections = match sections(&pem) {
             Ok(sections) => sections,
             // OpenSSL's older encrypted format has header lines in the section.
-            Err(_) if is_encrypted(&pem) => return Err(encrypted(self.path)),
+            Err(_) if is_encrypted(&pem) => return Err(self.encrypted(self.path)),
             Err(e) => return Err(format!("'{shown}' is not valid PEM: {e}").into()),
         };
         let chain = certificates(&sections);
@@ -291,7 +303,7 @@ impl Files<'_> {
         }
         let key = match private_key(&mut sections) {
             Some(key) if self.parts.key.is_none() => key,
-            _ if is_encrypted(&pem) => return Err(encrypted(self.path)),
+            _ if is_encrypted(&pem) => self.decrypted(&pem, self.path)?,
             _ => self.key_beside()?,
         };
         let key = SigningKey::from_der(key);
@@ -311,10 +323,37 @@ impl Files<'_> {
             format!("no private key for '{shown}': none in it, and '{key}' cannot be read: {why}")
         })?;
         if is_encrypted(&pem) {
-            return Err(encrypted(&file));
+            return self.decrypted(&pem, &file);
         }
         let found = sections(&pem).ok().and_then(|mut sections| private_key(&mut sections));
         found.ok_or_else(|| format!("'{}' holds no private key", file.display()).into())
+    }
+
+    fn decrypted(&self, pem: &[u8], file: &Path) -> Result<Vec<u8>, Problem> {
+        let Some(Passphrase(passphrase)) = &self.parts.passphrase else { return Err(self.encrypted(file)) };
+        match pkcs8::decrypt(pem, passphrase) {
+            Ok(mut key) => Ok(std::mem::take(&mut key)),
+            Err(Locked::Passphrase) => {
+                Err(format!("the private key in '{}' has another passphrase", file.display()).into())
+            }
+            Err(Locked::Scheme) => Err(self.encrypted(file)),
+        }
+    }
+
+    fn encrypted(&self, file: &Path) -> Problem {
+        let shown = file.display();
+        match self.parts.passphrase {
+            None => Problem {
+                message: format!(
+                    "the private key in '{shown}' is encrypted, and there is no way to enter its passphrase"
+                ),
+                hint: Some("decrypt it with 'openssl pkey -in FILE -out FILE.key' and protect the file by its mode"),
+            },
+            Some(_) => Problem {
+                message: format!("the private key in '{shown}' is encrypted in a way that is not supported"),
+                hint: Some("'openssl pkcs8 -topk8 -in FILE -out FILE.key' encrypts it by PBES2 with AES"),
+            },
+        }
     }
 
     fn issuer(&self) -> Option<CertificateDer<'static>> {
@@ -389,14 +428,6 @@ pub(crate) fn private_key(sections: &mut [(SectionKind, Vec<u8>)]) -> Option<Vec
 pub(crate) fn is_encrypted(pem: &[u8]) -> bool {
     let text = String::from_utf8_lossy(pem);
     text.contains("BEGIN ENCRYPTED PRIVATE KEY") || text.contains("Proc-Type: 4,ENCRYPTED")
-}
-
-fn encrypted(file: &Path) -> Problem {
-    let shown = file.display();
-    Problem {
-        message: format!("the private key in '{shown}' is encrypted, and there is no way to enter its passphrase"),
-        hint: Some("decrypt it with 'openssl pkey -in FILE -out FILE.key' and protect the file by its mode"),
-    }
 }
 
 /// Compares a public key with the bits of another. SubjectPublicKeyInfo has more than one encoding (a curve may be

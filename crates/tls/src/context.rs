@@ -4,6 +4,7 @@
 
 use crate::{
     certificate::Certificate,
+    forge::Forge,
     names::{Candidate, Names},
     tickets::{KeyRing, PolicyId, PolicySessions, SessionCache, Tickets},
     verify::Clients,
@@ -21,6 +22,8 @@ pub(crate) struct Table {
     pub names: Names<Context>,
     /// The certificates used if no name matches: the first one, and those with another type of key beside it.
     pub defaults: Vec<Arc<Context>>,
+    /// What makes certificates for other names: `generate-certificates`.
+    pub forge: Option<Arc<Forge>>,
 }
 
 /// One certificate, with the settings it is presented under.
@@ -64,6 +67,12 @@ impl Context {
 
     pub fn built(&self) -> &Built {
         self.built.get_or_init(|| self.shape.present(&self.certificate))
+    }
+
+    /// The configuration, with ALPN if the client offers one of the protocols.
+    pub fn config(&self, agreed: bool) -> Arc<ServerConfig> {
+        let built = self.built();
+        if agreed { built.config.clone() } else { built.without_alpn.clone() }
     }
 }
 

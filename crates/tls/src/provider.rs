@@ -4,7 +4,9 @@ use crate::{
     hkdf,
     suspend::{self, Wait},
 };
-use penstock_engine::{Answer, Curve, Failure, KemPrivate, Op, Private, Scheme, Secret, SigningKey, Ticket, worker};
+use penstock_engine::{
+    Answer, Curve, Failure, KemPrivate, Op, Private, Scheme, Secret, Share, SigningKey, Ticket, worker,
+};
 use rustls::{
     CipherSuiteCommon, Error, NamedGroup, PeerMisbehaved, ProtocolVersion, SignatureAlgorithm, SignatureScheme,
     SupportedCipherSuite, Tls13CipherSuite,
@@ -17,7 +19,7 @@ use rustls::{
     sign,
 };
 use rustls_pki_types::{PrivateKeyDer, SubjectPublicKeyInfoDer};
-use std::sync::Arc;
+use std::{future::poll_fn, sync::Arc};
 
 /// All groups in order of preference: the hybrid first, as in browsers, then the cheapest.
 pub(crate) static GROUPS: [&dyn SupportedKxGroup; 4] = [X25519MLKEM768, X25519, SECP256R1, SECP384R1];
@@ -329,6 +331,27 @@ impl sign::SigningKey for Key {
             KeyKind::EcdsaP256 | KeyKind::EcdsaP384 | KeyKind::EcdsaP521 => SignatureAlgorithm::ECDSA,
             KeyKind::Ed25519 => SignatureAlgorithm::ED25519,
         }
+    }
+}
+
+/// Signs for a task that waits, rather than for a handshake on a stack of its own.
+pub(crate) async fn sign(
+    key: &Arc<SigningKey>,
+    scheme: Scheme,
+    message: Vec<u8>,
+    share: Share,
+) -> Result<Vec<u8>, Failure> {
+    worker::set_share(share);
+    let answer = match worker::submit(Op::Sign { key: key.clone(), scheme, message }) {
+        Ok(ticket) => {
+            poll_fn(|cx| ticket.poll_ready(cx)).await;
+            ticket.take()?
+        }
+        Err(op) => worker::perform(&op)?,
+    };
+    match answer {
+        Answer::Signature(signature) => Ok(signature),
+        _ => Err(Failure::Internal),
     }
 }
 

@@ -93,6 +93,10 @@ pub(super) const KEYWORDS: &[Entry] = &[
         g.tune.ssl_cachesize = a.number("a number of sessions", 0..=i32::MAX as u32)?;
         Ok(())
     }),
+    Entry::new("tune.ssl.ssl-ctx-cache-size", ONE, "Number of generated certificates kept in the cache", |g, a| {
+        g.tune.ssl_ctx_cache_size = a.number("a number of certificates", 0..=i32::MAX as u32)?;
+        Ok(())
+    }),
     Entry::new("tune.ssl.capture-buffer-size", ONE, "Bytes captured of the cipher list in a ClientHello", capture),
     Entry::new("tune.ssl.capture-cipherlist-size", ONE, "Older name of tune.ssl.capture-buffer-size", capture),
     Entry::new("tune.ssl.lifetime", ONE, "How long a TLS session may be resumed", |g, a| {
@@ -397,12 +401,6 @@ pub(super) const WITHOUT_EFFECT: &[Entry] = &[
     Entry::accepted("tune.ssl.hard-maxrecord", ONE, "Largest TLS record", RECORDS),
     Entry::accepted("tune.ssl.maxrecord", ONE, "Largest TLS record on a new connection", RECORDS),
     Entry::accepted("tune.ssl.keylog", ONE, "Keeps TLS secrets for debugging", "secrets are not kept"),
-    Entry::accepted(
-        "tune.ssl.ssl-ctx-cache-size",
-        ONE,
-        "Number of generated certificates kept in the cache",
-        "no certificates are generated",
-    ),
     Entry::accepted("tune.vars.check-max-size", ONE, "Memory that the variables of a health check may use", VARS)
         .spare(),
     Entry::accepted("tune.vars.global-max-size", ONE, "Memory that all variables may use", VARS).spare(),

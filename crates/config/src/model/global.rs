@@ -165,6 +165,8 @@ pub struct Tune {
     pub h2_header_table_size: u32,
     /// `tune.ssl.cachesize`: sessions kept for `no-tls-tickets`; default 20000.
     pub ssl_cachesize: u32,
+    /// `tune.ssl.ssl-ctx-cache-size`: certificates made for clients that are kept; default 1000.
+    pub ssl_ctx_cache_size: u32,
     /// `tune.ssl.capture-buffer-size`; 0 captures nothing.
     pub ssl_capture: Option<u32>,
     /// `tune.ssl.lifetime`; default 300 s.
@@ -206,6 +208,7 @@ impl Default for Tune {
             h2_be: H2Tune::default(),
             h2_header_table_size: 4096,
             ssl_cachesize: 20000,
+            ssl_ctx_cache_size: 1000,
             ssl_capture: None,
             ssl_lifetime: Duration::from_secs(300),
             idle_pool_shared: true,

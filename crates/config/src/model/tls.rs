@@ -55,6 +55,19 @@ pub struct BindTls {
     pub crt_ignore_err: Option<String>,
     /// `ca-ignore-err`: `all`, or error numbers.
     pub ca_ignore_err: Option<String>,
+    /// `generate-certificates`.
+    pub generate: Option<Generate>,
+}
+
+/// How certificates are made for clients: `generate-certificates` and what belongs to it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Generate {
+    /// `ca-sign-file`: the authority's certificate and key, with `ca-base` applied.
+    pub ca_sign_file: Spanned<PathBuf>,
+    /// `ca-sign-pass`.
+    pub ca_sign_pass: Option<String>,
+    /// `ca-sign-use-chain`.
+    pub ca_sign_use_chain: bool,
 }
 
 /// The TLS settings that a `bind` line, a crt-list line or a `server` line may have.

@@ -41,7 +41,7 @@ impl Handle {
             books.complete(&mut rows, &mut connections);
         }
         let process = process(self, &rows, connections);
-        Snapshot { process, rows, engine: shared.engines.sum() }
+        Snapshot { process, rows, engine: shared.engines.sum(), forgeries: shared.certificates.forgeries() }
     }
 }
 

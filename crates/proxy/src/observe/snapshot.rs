@@ -3,6 +3,7 @@
 use super::{counters::Totals, engine::Report};
 use crate::server::{Check, ServerRef, Status};
 use penstock_config::model::ProxyId;
+use penstock_tls::Forgeries;
 use std::time::Duration;
 
 /// The state of the whole process.
@@ -14,6 +15,8 @@ pub struct Snapshot {
     pub rows: Vec<Row>,
     /// The crypto engine, summed over all workers.
     pub engine: Report,
+    /// The certificates made for clients (`generate-certificates`).
+    pub forgeries: Forgeries,
 }
 
 /// Figures of the process.

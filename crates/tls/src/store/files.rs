@@ -61,8 +61,11 @@ pub fn loads(store: &CrtStore) -> impl Iterator<Item = Load<'_>> {
             line.words.get(at + 1).map(|word| word.text.as_str())
         };
         let crt = value("crt")?;
-        let parts =
-            Parts { key: value("key").map(|key| based(&store.key_base, key)), ocsp: value("ocsp").map(PathBuf::from) };
+        let parts = Parts {
+            key: value("key").map(|key| based(&store.key_base, key)),
+            ocsp: value("ocsp").map(PathBuf::from),
+            passphrase: None,
+        };
         Some(Load { crt, alias: value("alias"), path: based(&store.crt_base, crt), parts, span: line.span })
     })
 }

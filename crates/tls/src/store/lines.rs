@@ -2,6 +2,7 @@
 //! reported together.
 
 mod draft;
+mod generate;
 
 use super::{
     Settings, Slot, State, Store, crt_lists,
@@ -124,6 +125,7 @@ pub(crate) fn acceptor(
         builder.present(&mut line, &mut table, want);
     }
     table.defaults = line.defaults();
+    table.forge = tls.generate.as_ref().and_then(|generate| builder.forge(&mut line, generate));
     if errors(diagnostics) > errors_before {
         return None;
     }
@@ -142,6 +144,7 @@ pub(crate) fn acceptor(
         live,
         strict_sni,
         capture: settings.global.tune.ssl_capture.unwrap_or(0) as usize,
+        destination: bind.transparent,
         share: 0,
         max_wait: settings.global.crypto.max_wait.unwrap_or(line::MAX_WAIT),
     })

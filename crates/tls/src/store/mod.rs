@@ -27,6 +27,7 @@ pub(crate) use servers::connector;
 
 use crate::{
     certificate::{Certificate, Extras, Material},
+    forge::{Forgeries, Kept},
     tickets::{KeyRing, SessionCache},
 };
 use authorities::Authority;
@@ -61,6 +62,8 @@ struct Settings {
     cache: Arc<SessionCache>,
     /// The ticket keys of lines that name no file.
     ring: Arc<KeyRing>,
+    /// The certificates made for clients.
+    forged: Arc<Kept>,
 }
 
 #[derive(Default)]
@@ -100,6 +103,7 @@ impl Store {
             extras: Extras::new(global.ssl_load_extra_files.as_deref(), global.ssl_load_extra_del_ext),
             cache: SessionCache::new(global.tune.ssl_cachesize as usize, global.tune.ssl_lifetime),
             ring: KeyRing::rotating(global.tune.ssl_lifetime),
+            forged: Kept::new(global.tune.ssl_ctx_cache_size as usize),
             crt_stores: config.crt_stores.clone(),
             global,
         };
@@ -109,6 +113,11 @@ impl Store {
     /// How often a session was looked for in the cache, and how often it was not there.
     pub fn session_lookups(&self) -> (u64, u64) {
         self.settings().cache.lookups()
+    }
+
+    /// How many certificates were made for clients.
+    pub fn forgeries(&self) -> Forgeries {
+        self.settings().forged.counts()
     }
 
     fn settings(&self) -> &Settings {

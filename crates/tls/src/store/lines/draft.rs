@@ -107,7 +107,13 @@ impl State {
                 failure = complaint(&diagnostics);
                 break;
             };
-            let mut table = Table::default();
+            // What was made for clients under the previous settings is not presented again.
+            let forge = line.live.load().forge.clone();
+            let forge = forge.map(|forge| {
+                let shape = shapes.iter().find(|(conf, _)| *conf == line.tls.conf);
+                shape.map_or(forge.clone(), |(_, shape)| Arc::new(forge.with_shape(shape.clone())))
+            });
+            let mut table = Table { forge, ..Table::default() };
             let first = line.first();
             for (order, instance) in &line.instances {
                 let shape = shapes.iter().find(|(conf, _)| *conf == instance.conf).map(|(_, shape)| shape.clone());
