@@ -17,7 +17,7 @@ use std::{
 ///
 /// # Errors
 ///
-/// A sentence that names the path which cannot be read.
+/// A sentence that names the path which cannot be read, or the directories in which there is no file.
 pub fn sources(paths: &[PathBuf]) -> Result<Vec<Source>, String> {
     let mut sources = Vec::new();
     for path in paths {
@@ -28,6 +28,10 @@ pub fn sources(paths: &[PathBuf]) -> Result<Vec<Source>, String> {
         } else {
             sources.push(source(path)?);
         }
+    }
+    if sources.is_empty() {
+        let paths: Vec<_> = paths.iter().map(|path| path.display().to_string()).collect();
+        return Err(format!("no configuration: there is no *.cfg file in {}", paths.join(", ")));
     }
     Ok(sources)
 }
