@@ -183,18 +183,25 @@ const OPTIONS: &[Opt] = &[
     opt("-S", Next("bind"), "answers commands to the master on this address; ADDRESS[,mode,600,level,operator]", |f, text, _| { f.master_sockets.push(text.into()); Ok(()) }),
 ];
 
-/// Parses `-dM`, `-dM50`, `-dM0x50,no-merge`: returns the byte. The words tune HAProxy's memory pools, which do not
-/// exist here.
+/// The words of `-dM`, each of which `no-` may precede or not. They tune HAProxy's memory pools, which do not exist here.
+const POOL_WORDS: &[&str] =
+    &["fail", "merge", "cold-first", "hot-first", "integrity", "global", "cache", "caller", "tag", "poison"];
+
+/// Parses `-dM`, `-dM50`, `-dM0x50,no-merge`: returns the byte.
 fn poison(text: &str) -> Result<u8, String> {
-    let first = text.split(',').next().unwrap_or_default();
-    if first.is_empty() || first.starts_with(|c: char| c.is_ascii_alphabetic()) {
-        return Ok(0x50);
+    let mut words = text.split(',').peekable();
+    let number = words.next_if(|first| first.starts_with(|c: char| c.is_ascii_digit()));
+    for word in words.filter(|word| !word.is_empty()) {
+        if !POOL_WORDS.contains(&word.strip_prefix("no-").unwrap_or(word)) {
+            return Err(format!("-dM: unknown pool debugging feature <{word}>"));
+        }
     }
-    match first.strip_prefix("0x") {
-        Some(hex) => u8::from_str_radix(hex, 16),
-        None => first.parse(),
+    match number.map(|number| (number, number.strip_prefix("0x"))) {
+        None => Ok(0x50),
+        Some((_, Some(hex))) => u8::from_str_radix(hex, 16).map_err(|_| number),
+        Some((decimal, None)) => decimal.parse().map_err(|_| number),
     }
-    .map_err(|_| format!("-dM takes a byte such as -dM0x50, not '{first}'"))
+    .map_err(|number| format!("-dM takes a byte such as -dM0x50, not '{}'", number.unwrap_or_default()))
 }
 
 impl Flags {
@@ -210,6 +217,8 @@ impl Flags {
             let text = argument.to_string_lossy().into_owned();
             let found = OPTIONS.iter().find_map(|o| match o.takes {
                 Glued(_) => text.strip_prefix(o.name).map(|rest| (o, rest)),
+                // Like HAProxy, which looks at the first letters only: '-dfoo' is '-d'.
+                Nothing if !o.name.starts_with("--") => text.starts_with(o.name).then_some((o, "")),
                 _ => (text == o.name).then_some((o, "")),
             });
             let Some((option, glued)) = found else {
@@ -323,6 +332,11 @@ mod tests {
         assert_eq!(parse("-dM0xab,no-merge").unwrap().poison, Some(0xab));
         assert_eq!(parse("-dMfail").unwrap().poison, Some(0x50));
         assert!(parse("-dM0xzz").is_err());
+        assert_eq!(parse("-dMfoo").unwrap_err(), "-dM: unknown pool debugging feature <foo>");
+        assert_eq!(parse("-dM0,no-merge,foo").unwrap_err(), "-dM: unknown pool debugging feature <foo>");
+        assert_eq!(parse("-dfoo").unwrap(), parse("-d").unwrap());
+        assert_eq!(parse("-dbfoo -dWx -cx").unwrap(), parse("-db -dW -c").unwrap());
+        assert!(parse("--helpx").is_err());
         assert_eq!(parse("-c -- a b -c").unwrap().files.len(), 3);
     }
 
