@@ -114,6 +114,7 @@ impl Stream {
 
 /// Runs the whole conversation with a client.
 pub async fn converse(hub: Rc<Hub>, entrance: Rc<Entrance>, mut client: Client) {
+    hub.executor.handle.count_operator();
     let mut session = Session::new(entrance.settings);
     let uptime = || hub.executor.handle.started().elapsed();
     let mut buffer = vec![0; 4096];

@@ -4,7 +4,7 @@
 //! Counters are written here whenever they are read, before they are shown, so that no counter ever appears to decrease.
 
 use super::{
-    past::{self, Past, Which},
+    past::{self, OfProcess, Past, Which},
     snapshot::Row,
 };
 use std::{
@@ -90,7 +90,7 @@ impl Carried {
 
 impl Books {
     /// Adds the earlier counters, and writes the sums to the file before they are shown.
-    pub fn complete(&mut self, rows: &mut [Row], connections: &mut u64) {
+    pub fn complete(&mut self, rows: &mut [Row], process: &mut OfProcess) {
         let past = match &mut self.before {
             Before::Nothing => None,
             Before::Past(past) => Some(&*past),
@@ -98,11 +98,12 @@ impl Books {
         };
         if let Some(past) = past {
             past.add_to(rows);
-            *connections += past.connections();
+            process.connections += past.of_process().connections;
+            process.operators += past.of_process().operators;
         }
         if let Some(ledger) = &mut self.ledger {
             // If there is no memory for it, the next worker starts from what was written last.
-            let _ = ledger.write(&past::write(rows, Which::All(*connections)));
+            let _ = ledger.write(&past::write(rows, Which::All(*process)));
         }
     }
 
@@ -203,18 +204,18 @@ mod tests {
         assert_eq!(*predecessor.past(), Past::default());
         for n in [1, 2, 1000, 7] {
             ledger.write(&text(n)).unwrap();
-            assert_eq!(predecessor.past().connections(), n);
+            assert_eq!(predecessor.past().of_process().connections, n);
         }
         // A writer killed while it writes the next text has not marked that one as valid yet.
         ledger.file.write_all_at(b"#process name,conn_tot,\nprocess,9", PLACES[1]).unwrap();
-        assert_eq!(predecessor.past().connections(), 7);
+        assert_eq!(predecessor.past().of_process().connections, 7);
         // A text that does not match its heading is not valid either.
         let heading = Heading { writes: 5, length: 10, hash: 1 };
         ledger.file.write_all_at(&heading.to_bytes(), 0).unwrap();
-        assert_eq!(predecessor.past().connections(), 7);
+        assert_eq!(predecessor.past().of_process().connections, 7);
         let heading = Heading { length: u64::MAX, ..heading };
         ledger.file.write_all_at(&heading.to_bytes(), 0).unwrap();
-        assert_eq!(predecessor.past().connections(), 7);
+        assert_eq!(predecessor.past().of_process().connections, 7);
     }
 
     #[test]
@@ -225,11 +226,11 @@ mod tests {
             scope.spawn(move || (1..2000).for_each(|n| ledger.write(&text(n)).unwrap()));
             let mut last = 0;
             for _ in 0..2000 {
-                let now = predecessor.past().connections();
+                let now = predecessor.past().of_process().connections;
                 assert!(now >= last, "{now} after {last}");
                 last = now;
             }
         });
-        assert_eq!(predecessor.past().connections(), 1999);
+        assert_eq!(predecessor.past().of_process().connections, 1999);
     }
 }

@@ -3,6 +3,7 @@
 use super::{
     counters::{Part, sum_cells},
     ledger::Carried,
+    past::OfProcess,
     snapshot::{Kind, Level, Process, Row, ServerRow, Snapshot, Upstream},
 };
 use crate::{
@@ -36,20 +37,24 @@ impl Handle {
                 _ => "STOP".into(),
             };
         }
-        let mut connections = shared.limits.process.total.load(Relaxed);
+        let mut counted = OfProcess {
+            connections: shared.limits.process.total.load(Relaxed),
+            operators: shared.operators.load(Relaxed),
+        };
         if let Some(books) = &mut books {
-            books.complete(&mut rows, &mut connections);
+            books.complete(&mut rows, &mut counted);
         }
-        let process = process(self, &rows, connections);
+        let process = process(self, &rows, counted);
         Snapshot { process, rows, engine: shared.engines.sum(), forgeries: shared.certificates.forgeries() }
     }
 }
 
-fn process(handle: &Handle, rows: &[Row], connections_total: u64) -> Process {
+fn process(handle: &Handle, rows: &[Row], counted: OfProcess) -> Process {
     let shared = handle.shared();
     let global = &shared.config.global;
     let uptime = handle.started().elapsed();
-    let frontends = || rows.iter().filter(|row| row.kind == Kind::Frontend).map(|row| &row.totals);
+    let frontend_rows = || rows.iter().filter(|row| row.kind == Kind::Frontend);
+    let frontends = || frontend_rows().map(|row| &row.totals);
     let connections = &shared.limits.process;
     let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let uname = rustix::system::uname();
@@ -65,8 +70,12 @@ fn process(handle: &Handle, rows: &[Row], connections_total: u64) -> Process {
         began: handle.started().saturating_duration_since(shared.backends.started()),
         stopping: handle.state() != State::Running,
         maxconn: connections.max.load(Relaxed),
-        connections: (connections.current.load(Relaxed), connections.peak.load(Relaxed), connections_total),
-        requests: frontends().map(|totals| totals.requests).sum(),
+        connections: (
+            connections.current.load(Relaxed),
+            connections.peak.load(Relaxed),
+            counted.connections + counted.operators,
+        ),
+        requests: counted.operators + frontend_rows().map(requests).sum::<u64>(),
         bytes_out: frontends().map(|totals| totals.bytes_out).sum(),
         // The sum of the frontends' maxima is at least the maximum of their sum.
         connection_rate: frontends()
@@ -87,6 +96,11 @@ fn process(handle: &Handle, rows: &[Row], connections_total: u64) -> Process {
         tasks: shared.loads.iter().map(|load| load.load(Relaxed)).sum(),
         working: shared.pulses.iter().map(|pulse| (pulse.steps() % 2) as u32).sum(),
     }
+}
+
+/// What a frontend adds to `CumReq`: its requests, or without HTTP its sessions.
+fn requests(frontend: &Row) -> u64 {
+    if frontend.http { frontend.totals.requests } else { frontend.totals.sessions }
 }
 
 fn tls_connections(shared: &Shared) -> u32 {

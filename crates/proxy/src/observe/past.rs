@@ -151,9 +151,17 @@ impl Section {
 pub enum Which {
     /// Rows with a guid: for an operator's file, which remains valid when the configuration changes.
     Named,
-    /// All rows, those without a guid by their proxy's name and their own, and the number of connections that the process had:
-    /// for the next worker.
-    All(u64),
+    /// All rows, those without a guid by their proxy's name and their own, and what the process counts: for the next worker.
+    All(OfProcess),
+}
+
+/// What is counted for the process rather than in a row.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct OfProcess {
+    /// Client connections.
+    pub connections: u64,
+    /// Connections to stats sockets.
+    pub operators: u64,
 }
 
 /// Writes the counters of these rows as text.
@@ -175,8 +183,8 @@ pub fn write(rows: &[Row], which: Which) -> String {
         }
         text.push('\n');
     }
-    if let Which::All(connections) = which {
-        let _ = write!(text, "{PROCESS},conn_tot,\nprocess,{connections},\n");
+    if let Which::All(OfProcess { connections, operators }) = which {
+        let _ = write!(text, "{PROCESS},conn_tot,cli_tot,\nprocess,{connections},{operators},\n");
     }
     text
 }
@@ -191,7 +199,7 @@ fn place(row: &Row) -> String {
 pub struct Past {
     /// The values of a section's columns, in their order.
     rows: HashMap<(Section, String), Box<[u64]>>,
-    connections: u64,
+    process: OfProcess,
 }
 
 /// A line that cannot be read.
@@ -251,7 +259,10 @@ impl Past {
     fn add_line(&mut self, reading: &Reading<'_>, name: &str, values: Vec<u64>) -> Result<(), String> {
         match reading {
             Reading::Other => {}
-            Reading::Process => self.connections = values.first().copied().unwrap_or(0),
+            Reading::Process => {
+                let count = |at: usize| values.get(at).copied().unwrap_or(0);
+                self.process = OfProcess { connections: count(0), operators: count(1) };
+            }
             Reading::Rows(_, columns) if values.len() > columns.len() => {
                 return Err(format!("{} values for {} columns", values.len(), columns.len()));
             }
@@ -286,9 +297,9 @@ impl Past {
         }
     }
 
-    /// The number of client connections that earlier processes had.
-    pub fn connections(&self) -> u64 {
-        self.connections
+    /// What earlier processes counted outside the rows.
+    pub fn of_process(&self) -> OfProcess {
+        self.process
     }
 }
 
@@ -318,8 +329,9 @@ mod tests {
 
     #[test]
     fn what_is_written_is_read_and_added() {
-        let (past, bad) = Past::read(&write(&rows(), Which::All(11)));
-        assert_eq!((bad, past.connections()), (vec![], 11));
+        let counted = OfProcess { connections: 11, operators: 3 };
+        let (past, bad) = Past::read(&write(&rows(), Which::All(counted)));
+        assert_eq!((bad, past.of_process()), (vec![], counted));
         let mut later = rows();
         past.add_to(&mut later);
         let [front, back] = &later[..] else { panic!() };

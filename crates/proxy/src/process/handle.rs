@@ -81,6 +81,10 @@ impl Handle {
     pub fn certificates(&self) -> &penstock_tls::Store {
         &self.inner.shared.certificates
     }
+    /// Counts a connection to a stats socket: like HAProxy, `CumConns` and `CumReq` count it.
+    pub fn count_operator(&self) {
+        self.shared().operators.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+    }
     /// When the workers were started.
     pub fn started(&self) -> Instant {
         self.inner.started

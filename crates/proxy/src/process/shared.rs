@@ -54,6 +54,8 @@ pub struct Shared {
     pub config: Config,
     /// Limits and counts of connections.
     pub limits: Limits,
+    /// How many connections to stats sockets there have been.
+    pub(crate) operators: AtomicU64,
     /// Backends and their servers.
     pub backends: Backends,
     /// What rules can see of each proxy.
@@ -200,6 +202,7 @@ impl Shared {
             logs: Arc::new(LogTargets::new(&config)),
             requests: AtomicU32::new(0),
             log_lines: config.proxies.iter().map(|_| AtomicU32::new(0)).collect(),
+            operators: AtomicU64::new(0),
             loads: (0..workers).map(|_| AtomicU32::new(0)).collect(),
             hostname: hostname(),
             letter_case,
