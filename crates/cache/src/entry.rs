@@ -45,6 +45,15 @@ impl CacheEntry {
     pub fn piece(&self, number: usize) -> Option<&[u8]> {
         self.body.get(number).map(Vec::as_slice)
     }
+    /// Where a byte of the body is: the number of its piece, and its place there.
+    pub fn place(&self, mut at: u64) -> (usize, usize) {
+        let before = self.body.iter().take_while(|piece| {
+            let rest = at.checked_sub(piece.len() as u64);
+            at = rest.unwrap_or(at);
+            rest.is_some()
+        });
+        (before.count(), at as usize)
+    }
 }
 
 /// Bytes of a cache that are taken, until this is dropped.

@@ -33,6 +33,8 @@ pub struct CacheLimits {
     pub vary: bool,
     /// Variants of one key.
     pub variants: usize,
+    /// Whether ranges are answered with parts, and not with the whole.
+    pub ranges: bool,
 }
 
 /// One cache.

@@ -57,6 +57,10 @@ pub(crate) static TABLE: Table<CacheSection> = Table::new(
             Ok(())
         })
         .spare(),
+        Entry::new("answer-ranges", ONE, "Whether ranges of stored responses are answered with those parts", |c, a| {
+            c.answer_ranges = a.choice("'on' or 'off'", &[("on", true), ("off", false)])?;
+            Ok(())
+        }),
     ]],
 );
 

@@ -98,6 +98,71 @@ fn clients_that_do_not_read_share_the_body_that_they_do_not_read() {
     assert_eq!(asked.load(Ordering::SeqCst), 1);
 }
 
+/// What a client gets for a range: the status, `Content-Range`, and the body.
+fn range(port: u16, method: &str, fields: &str) -> (u16, Option<String>, Vec<u8>) {
+    let mut client = Client::connect(port);
+    client.send(format!("{method} / HTTP/1.1\r\nHost: h\r\nConnection: close\r\n{fields}\r\n"));
+    let mut answer = Vec::new();
+    client.0.read_to_end(&mut answer).unwrap();
+    let end = answer.windows(4).position(|window| window == b"\r\n\r\n").unwrap() + 4;
+    let head = String::from_utf8(answer[..end].to_vec()).unwrap();
+    let field = |name: &str| head.lines().find_map(|line| line.strip_prefix(name)).map(str::to_owned);
+    let body = answer.split_off(end);
+    if method == "GET" && head[9..12] != *"304" {
+        assert_eq!(field("content-length: "), Some(body.len().to_string()), "{head}");
+    }
+    assert!(!head.starts_with("HTTP/1.1 416") || (field("etag: "), field("cache-control: ")) == (None, None), "{head}");
+    (head[9..12].parse().unwrap(), field("content-range: "), body)
+}
+
+#[test]
+fn ranges_are_answered_with_parts_only_where_the_cache_says_so() {
+    const LENGTH: usize = 1_000_000;
+    let body: Vec<u8> = (0..LENGTH as u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+    for (word, on) in [("", false), (" answer-ranges off\n", false), (" answer-ranges on\n", true)] {
+        let asked = Arc::new(AtomicUsize::new(0));
+        let (counted, sent) = (asked.clone(), body.clone());
+        let origin = Origin::start(move |recorder, _| {
+            while recorder.head().is_some() {
+                counted.fetch_add(1, Ordering::SeqCst);
+                let head = format!(
+                    "HTTP/1.1 200 OK\r\nCache-Control: max-age=50\r\nETag: \"x\"\r\nContent-Length: {LENGTH}\r\n\r\n"
+                );
+                recorder.stream.write_all(head.as_bytes()).unwrap();
+                recorder.stream.write_all(&sent).unwrap();
+            }
+        });
+        let port = port();
+        let config = CONFIG.replace("listen web", &format!("{word}listen web"));
+        let proxy = Proxy::start(&format!(
+            "global\n nbthread 2\n{config} bind 127.0.0.1:{port}\n server s 127.0.0.1:{}\n",
+            origin.port
+        ));
+        let whole = (200, None, body.clone());
+        assert_eq!(range(port, "GET", ""), whole);
+        for (fields, from, to) in [
+            ("Range: bytes=0-0\r\n", 0, 1),
+            ("Range: bytes=4095-16385\r\n", 4095, 16_386),
+            ("Range: bytes=123456-654321\r\n", 123_456, 654_322),
+            ("Range: bytes=999999-\r\n", LENGTH - 1, LENGTH),
+            ("Range: bytes=-70000\r\n", LENGTH - 70_000, LENGTH),
+            ("Range: bytes=0-99999999\r\nIf-Range: \"x\"\r\n", 0, LENGTH),
+        ] {
+            let part = (206, Some(format!("bytes {from}-{}/{LENGTH}", to - 1)), body[from..to].to_vec());
+            assert!(range(port, "GET", fields) == if on { part } else { whole.clone() }, "{word}{fields}");
+        }
+        let missing = (416, Some(format!("bytes */{LENGTH}")), Vec::new());
+        assert!(range(port, "GET", "Range: bytes=1000000-\r\n") == if on { missing } else { whole.clone() }, "{word}");
+        for fields in ["Range: bytes=0-1,5-6\r\n", "Range: bytes=0-1\r\nIf-Range: \"y\"\r\n"] {
+            assert!(range(port, "GET", fields) == whole, "{word}{fields}");
+        }
+        assert_eq!(range(port, "HEAD", "Range: bytes=0-1\r\n"), (200, None, Vec::new()));
+        assert_eq!(range(port, "GET", "Range: bytes=0-1\r\nIf-None-Match: \"x\"\r\n").0, 304);
+        assert_eq!(asked.load(Ordering::SeqCst), 1);
+        drop(proxy);
+    }
+}
+
 /// The memory of this process in bytes.
 fn memory() -> usize {
     let pages = std::fs::read_to_string("/proc/self/statm").unwrap();

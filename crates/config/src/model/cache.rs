@@ -21,6 +21,8 @@ pub struct CacheSection {
     pub process_vary: bool,
     /// `max-secondary-entries`.
     pub secondary_entries: usize,
+    /// `answer-ranges`; off, since HAProxy answers them with the whole.
+    pub answer_ranges: bool,
     /// The section's first line.
     pub span: Span,
 }
@@ -35,6 +37,7 @@ impl CacheSection {
             max_age_s: 60,
             process_vary: false,
             secondary_entries: 10,
+            answer_ranges: false,
             span,
         }
     }

@@ -247,6 +247,7 @@ fn cache(section: &CacheSection) -> Arc<Cache> {
         age_s: section.max_age_s,
         vary: section.process_vary,
         variants: section.secondary_entries,
+        ranges: section.answer_ranges,
     };
     Cache::new(&section.name, limits)
 }
