@@ -25,7 +25,7 @@ pub use change::{Cause, Command};
 pub use endpoint::{AgentPlace, CheckPlace, Endpoint, Host, Target};
 pub use membership::{AddError, RemoveError};
 pub use observe::Seen;
-pub use saved::{SavedError, SavedServer, read_saved};
+pub use saved::{SavedError, SavedServer, UnusableServer, read_saved};
 pub use slots::Slots;
 pub use status::{Admin, Agent, Check, Operational, Status};
 pub use view::{BackendView, ServerView};

@@ -28,6 +28,7 @@ use std::{
     rc::Rc,
     sync::{
         Arc,
+        atomic::{AtomicUsize, Ordering},
         mpsc::{SyncSender, sync_channel},
     },
     time::Duration,
@@ -53,6 +54,8 @@ const CLOSE_PATIENCE: Duration = Duration::from_secs(2);
 pub struct Control {
     orders: mpsc::UnboundedSender<Order>,
     spares: Arc<Spares>,
+    /// How many clients are getting an answer.
+    answering: Arc<AtomicUsize>,
     /// The master, which is told once the sockets are closed.
     master: Option<std::os::unix::net::UnixStream>,
 }
@@ -89,6 +92,8 @@ impl Control {
         let spares = Arc::new(Spares::new(SPARES));
         spares.refill();
         let kept = spares.clone();
+        let answering = Arc::new(AtomicUsize::new(0));
+        let counted = answering.clone();
         std::thread::Builder::new().name("control".into()).spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread()
                 .enable_io()
@@ -103,7 +108,7 @@ impl Control {
                     Ok(doors) => {
                         let _ = begun.send(Ok(()));
                         if let Some(Order::Begin(material)) = told.recv().await {
-                            doors.serve(*material, kept, told).await;
+                            doors.serve(*material, kept, counted, told).await;
                         }
                     }
                     Err(e) => drop(begun.send(Err(e))),
@@ -111,7 +116,7 @@ impl Control {
             });
         })?;
         begins.recv().unwrap_or_else(|_| Err(io::Error::other("the control thread has ended")))?;
-        Ok(Control { orders, spares, master: None })
+        Ok(Control { orders, spares, answering, master: None })
     }
 
     /// Has the master behind this socket told once the sockets are closed.
@@ -133,6 +138,12 @@ impl Control {
     pub fn introductions(&self) -> impl Fn(std::os::unix::net::UnixStream, Rights) + Send + use<> {
         let orders = self.orders.clone();
         move |client, rights| drop(orders.send(Order::Client(client, rights)))
+    }
+
+    /// Whether a client is getting an answer, which would be cut if the process ended. `stats timeout` bounds how long one may take that does
+    /// not read.
+    pub fn is_answering(&self) -> bool {
+        self.answering.load(Ordering::Acquire) > 0
     }
 
     /// Closes the sockets and the copies of the listening sockets, so that the latter end with their workers. Clients
@@ -178,6 +189,8 @@ struct Hub {
     places: Semaphore,
     /// Descriptors for clients when no others are left.
     spares: Arc<Spares>,
+    /// How many clients are getting an answer.
+    answering: Arc<AtomicUsize>,
     /// The initial settings of sessions that do not depend on the socket.
     settings: Settings,
     /// Whether the sockets have been closed.
@@ -202,7 +215,13 @@ impl Doors {
         Ok(Doors(sockets.into_iter().map(door).collect::<io::Result<_>>()?))
     }
 
-    async fn serve(self, material: Material, spares: Arc<Spares>, mut orders: mpsc::UnboundedReceiver<Order>) {
+    async fn serve(
+        self,
+        material: Material,
+        spares: Arc<Spares>,
+        answering: Arc<AtomicUsize>,
+        mut orders: mpsc::UnboundedReceiver<Order>,
+    ) {
         let Material { copies, startup_log, handle, changes } = material;
         let shared = handle.shared().clone();
         let global = &shared.config.global;
@@ -222,6 +241,7 @@ impl Doors {
             changes: changes.map(Mutex::new),
             places: Semaphore::new(global.stats_maxconn.unwrap_or(MAXCONN) as usize),
             spares,
+            answering,
             settings: Settings {
                 table: TABLE,
                 level: Level::User,

@@ -152,11 +152,11 @@ fn penstock(commands: &[Command]) -> String {
         ("SIGTERM, SIGINT", "ends at once"),
         (
             "SIGTTOU, SIGTTIN",
-            "to a process without a master, or to a worker: pauses its frontends, or resumes them; the sockets for commands go on answering",
+            "pauses the frontends, or resumes them; a master passes it on to its worker. The sockets for commands go on answering",
         ),
         (
             "SIGHUP, SIGQUIT",
-            "to such a process: writes the state of its servers and proxies (SIGHUP), or its memory use (SIGQUIT), to standard error",
+            "to a process without a master, or to a worker: writes the state of its servers and proxies (SIGHUP), or its memory use (SIGQUIT), to standard error",
         ),
     ] {
         page.item(signals, meaning);

@@ -287,6 +287,12 @@ impl Master<'_> {
         match signal {
             Signal::Usr2 | Signal::Hup => self.reload(false, None),
             Signal::Term | Signal::Int | Signal::Usr1 => self.leave(signal),
+            // Listeners are the worker's to pause and resume.
+            Signal::Ttou | Signal::Ttin => {
+                if let Some(worker) = &self.current {
+                    let _ = penstock_sys::kill(worker.pid, signal.number());
+                }
+            }
             Signal::Chld => {
                 while let Some((pid, code)) = penstock_sys::reap() {
                     self.reaped(pid, code);

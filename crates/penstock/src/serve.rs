@@ -351,6 +351,9 @@ pub fn detach() -> std::io::Result<Side> {
 /// How long clients have to read that `hard-stop-after` ended their sessions.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
+/// How long a process whose workers have ended lets clients of its stats sockets read the answers that they are getting.
+const ANSWERS_MAX: Duration = Duration::from_secs(30);
+
 /// Handles signals until the workers have ended.
 fn obey(
     handle: &Handle,
@@ -359,6 +362,7 @@ fn obey(
     (control, mut orphaned): (Option<Control>, Option<Arc<AtomicBool>>),
 ) -> Ended {
     let (mut asked, mut draining, mut cut) = (None::<Instant>, false, false);
+    let mut finished = None::<Instant>;
     let mut keeping = Keeping::default();
     loop {
         keeping.keep_if_due(handle);
@@ -406,6 +410,11 @@ fn obey(
             }
         }
         if handle.is_finished() {
+            let finished = *finished.get_or_insert_with(Instant::now);
+            let is_answering = control.as_ref().is_some_and(Control::is_answering);
+            if is_answering && !cut && finished.elapsed() < ANSWERS_MAX {
+                continue;
+            }
             handle.wait();
             handle.keep_counters();
             return ExitCode::SUCCESS.into();

@@ -251,6 +251,34 @@ fn an_address_that_goes_serves_who_came_and_one_that_comes_is_served() {
 }
 
 #[test]
+fn an_answer_that_is_being_read_is_not_cut() {
+    let place = Place::new("answer");
+    let socket = place.0.join("admin");
+    let bind = format!("127.0.0.1:{}", free_port());
+    let backend = "backend b\n  server-template s 1-3000 127.0.0.1:9 disabled\n";
+    let text = config(1, "", &[&bind])
+        .replace("global\n", &format!("global\n  stats socket {} level admin\n", socket.display()));
+    let path = place.file("answer.cfg", &format!("{text}{backend}"));
+    let master = master(&path);
+    until("the socket is there", || socket.exists() && UnixStream::connect(&socket).is_ok());
+    let before = children(master.id());
+    let mut client = UnixStream::connect(&socket).unwrap();
+    client.write_all(b"show stat\n").unwrap();
+    let mut answer = vec![0; 8192];
+    client.read_exact(&mut answer).unwrap();
+    master.signal(USR2);
+    until("another worker is there", || children(master.id()).iter().any(|worker| !before.contains(worker)));
+    // Longer than the former worker needs to end.
+    std::thread::sleep(Duration::from_secs(2));
+    client.read_to_end(&mut answer).unwrap();
+    let answer = String::from_utf8(answer).unwrap();
+    assert_eq!(answer.lines().filter(|line| line.starts_with("b,s")).count(), 3000);
+    assert!(answer.ends_with("\n\n"));
+    until("the former worker has ended", || children(master.id()).iter().all(|worker| !before.contains(worker)));
+    stop(master);
+}
+
+#[test]
 fn a_failed_reload_loses_no_connection() {
     let place = Place::new("failed");
     let [port, taken] = [(); 2].map(|()| free_port());

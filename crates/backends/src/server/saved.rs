@@ -53,6 +53,19 @@ pub enum SavedError {
     Line(usize),
 }
 
+/// A server in a file of states that has a value which it cannot have.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnusableServer {
+    /// The number of its line.
+    pub line: usize,
+    /// The backend's name.
+    pub backend: String,
+    /// The server's name.
+    pub name: String,
+    /// The value's name.
+    pub what: &'static str,
+}
+
 /// The version of the format.
 const VERSION: &str = "1";
 
@@ -71,57 +84,69 @@ const CHECK_ENABLED: u32 = 4;
 /// What logs say of a server whose state came from a file.
 const CAUSE: &str = "changed from server-state after a reload";
 
-/// Reads a file of states: all of it, or nothing.
+/// Reads a file of states. As in HAProxy, a file that is not in the format is used in no part, a server with a wrong value is left out, and a
+/// wrong address is as none.
 ///
 /// # Errors
 /// If it is no such file.
-pub fn read_saved(text: &str) -> Result<Vec<SavedServer>, SavedError> {
+pub fn read_saved(text: &str) -> Result<Vec<Result<SavedServer, UnusableServer>>, SavedError> {
     let mut lines = text.lines().enumerate().map(|(number, line)| (number + 1, line.trim()));
     if lines.next().is_none_or(|(_, version)| version != VERSION) {
         return Err(SavedError::Version);
     }
     let lines = lines.filter(|(_, line)| !line.is_empty() && !line.starts_with('#'));
-    lines.map(|(number, line)| server(line).ok_or(SavedError::Line(number))).collect()
+    lines
+        .map(|(line, text)| {
+            let fields: Vec<&str> = text.split_ascii_whitespace().collect();
+            if fields.len() < FIELDS {
+                return Err(SavedError::Line(line));
+            }
+            let unusable =
+                |what| UnusableServer { line, backend: fields[1].to_string(), name: fields[3].to_string(), what };
+            Ok(server(&fields).map_err(unusable))
+        })
+        .collect()
 }
 
-fn server(line: &str) -> Option<SavedServer> {
-    let fields: Vec<&str> = line.split_ascii_whitespace().collect();
-    if fields.len() < FIELDS {
-        return None;
-    }
-    let number = |place: usize| fields.get(place).map_or(Some(0), |field| field.parse::<u32>().ok());
-    let address = |place: usize| match fields.get(place) {
-        None | Some(&"-") => Some(None),
-        // A unix socket is in no field but by its path, which the configuration knows.
-        Some(field) if field.contains('/') => Some(None),
-        Some(field) => field.parse().ok().map(Some),
+/// # Errors
+/// The name of a value that a server cannot have.
+fn server(fields: &[&str]) -> Result<SavedServer, &'static str> {
+    let number = |place: usize, what| match fields.get(place) {
+        Some(field) => field.parse::<u32>().map_err(|_| what),
+        None => Ok(0),
     };
-    let port = |place: usize| number(place).and_then(|port| u16::try_from(port).ok());
-    let (check, agent) = (number(13)?, number(14)?);
+    let at_most =
+        |limit, place, what| number(place, what).and_then(|found| (found <= limit).then_some(found).ok_or(what));
+    // A unix socket is in no field but by its path, which the configuration knows.
+    let address = |place: usize| fields.get(place).and_then(|field| field.parse().ok());
+    let port = |place: usize, what| number(place, what).and_then(|port| u16::try_from(port).map_err(|_| what));
+    let (check, agent) = (number(13, "srv_check_state")?, number(14, "srv_agent_state")?);
     let is_off = |flags: u32| flags & CHECK_CONFIGURED != 0 && flags & CHECK_ENABLED == 0;
-    Some(SavedServer {
+    // A port that follows the client's has a sign.
+    let own_port = if fields[18].starts_with(['+', '-']) { 0 } else { port(18, "srv_port")? };
+    let some = |port: u16| Some(port).filter(|port| *port != 0);
+    Ok(SavedServer {
         backend: fields[1].to_string(),
         name: fields[3].to_string(),
-        address: address(4)?,
-        state: match number(5)? {
+        address: address(4),
+        state: match number(5, "srv_op_state")? {
             0 => Operational::Stopped,
             1 => Operational::Starting,
             2 => Operational::Running,
             3 => Operational::Stopping,
-            _ => return None,
+            _ => return Err("srv_op_state"),
         },
-        flags: number(6).filter(|flags| *flags < 256)?,
-        weight: number(7).filter(|weight| *weight <= 256)?,
-        configured_weight: number(8).filter(|weight| *weight <= 256)?,
-        age: Duration::from_secs(fields[9].parse().ok()?),
+        flags: at_most(255, 6, "srv_admin_state")?,
+        weight: at_most(256, 7, "srv_uweight")?,
+        configured_weight: at_most(256, 8, "srv_iweight")?,
+        age: Duration::from_secs(fields[9].parse().map_err(|_| "srv_time_since_last_change")?),
         check_is_off: is_off(check),
         agent_is_off: is_off(agent),
-        // A port that follows the client's has a sign.
-        port: if fields[18].starts_with(['+', '-']) { None } else { Some(port(18)?).filter(|port| *port != 0) },
-        check_port: Some(port(21)?).filter(|port| *port != 0),
-        check_address: address(22)?,
-        agent_address: address(23)?,
-        agent_port: Some(port(24)?).filter(|port| *port != 0),
+        port: some(own_port),
+        check_port: some(port(21, "srv_check_port")?),
+        check_address: address(22),
+        agent_address: address(23),
+        agent_port: some(port(24, "srv_agent_port")?),
     })
 }
 
@@ -198,7 +223,7 @@ mod tests {
         let saved = read_saved(&format!("1\n# be_id be_name\n{LINE}\n\n")).unwrap();
         assert_eq!(
             saved,
-            [SavedServer {
+            [Ok(SavedServer {
                 backend: "a".into(),
                 name: "s1".into(),
                 address: Some("127.0.0.9".parse().unwrap()),
@@ -214,7 +239,7 @@ mod tests {
                 agent_is_off: false,
                 agent_address: None,
                 agent_port: None,
-            }]
+            })]
         );
     }
 
@@ -223,7 +248,7 @@ mod tests {
         let of = |state: u32| {
             let line = LINE.replace(" 2 0 0 0 - 99", &format!(" 2 {state} 0 0 - 99"));
             let line = line.replace("192.0.2.1 - 0", "192.0.2.1 192.0.2.7 88");
-            let saved = read_saved(&format!("1\n{line}\n")).unwrap().remove(0);
+            let saved = read_saved(&format!("1\n{line}\n")).unwrap().remove(0).unwrap();
             (saved.agent_is_off, saved.agent_address, saved.agent_port)
         };
         let place = (Some("192.0.2.7".parse().unwrap()), Some(88));
@@ -241,14 +266,31 @@ mod tests {
         ] {
             assert_eq!(read_saved(text), Err(wanted), "{text}");
         }
-        for (field, wrong) in
-            [(4, "x"), (5, "4"), (6, "300"), (7, "257"), (8, "-1"), (9, "x"), (13, "x"), (18, "99999")]
-        {
+    }
+
+    #[test]
+    fn a_wrong_value_concerns_its_server_alone() {
+        let with = |field: usize, value: &str| {
             let mut fields: Vec<&str> = LINE.split(' ').collect();
-            fields[field] = wrong;
+            fields[field] = value;
             let text = format!("1\n{LINE}\n{}\n", fields.join(" "));
-            assert_eq!(read_saved(&text), Err(SavedError::Line(3)), "{text}");
+            let mut found = read_saved(&text).unwrap();
+            assert!(found.remove(0).is_ok(), "{text}");
+            found.remove(0)
+        };
+        for (field, wrong, what) in [
+            (5, "4", "srv_op_state"),
+            (6, "300", "srv_admin_state"),
+            (7, "257", "srv_uweight"),
+            (8, "-1", "srv_iweight"),
+            (9, "x", "srv_time_since_last_change"),
+            (13, "x", "srv_check_state"),
+            (18, "99999", "srv_port"),
+        ] {
+            let expected = UnusableServer { line: 3, backend: "a".into(), name: "s1".into(), what };
+            assert_eq!(with(field, wrong), Err(expected));
         }
+        assert_eq!(with(4, "not.an.address").unwrap().address, None);
     }
 
     proptest::proptest! {

@@ -16,6 +16,10 @@ use std::{
     net::SocketAddr,
     os::fd::{AsFd, BorrowedFd},
     rc::Rc,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
     time::Duration,
 };
 use tokio::{
@@ -44,6 +48,22 @@ pub struct Client {
 enum Stream {
     Unix(UnixStream),
     Tcp(TcpStream),
+}
+
+/// Counts a client from its command to the end of the answer.
+struct Answering(Arc<AtomicUsize>);
+
+impl Answering {
+    fn begin(count: &Arc<AtomicUsize>) -> Answering {
+        count.fetch_add(1, Ordering::AcqRel);
+        Answering(count.clone())
+    }
+}
+
+impl Drop for Answering {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::AcqRel);
+    }
 }
 
 /// Why a conversation ended early.
@@ -118,8 +138,17 @@ pub async fn converse(hub: Rc<Hub>, entrance: Rc<Entrance>, mut client: Client) 
     let mut session = Session::new(entrance.settings);
     let uptime = || hub.executor.handle.started().elapsed();
     let mut buffer = vec![0; 4096];
+    let mut answering = None;
     loop {
-        let ended = match session.step(uptime()) {
+        let step = session.step(uptime());
+        match step {
+            Step::Run(_) => {
+                answering.get_or_insert_with(|| Answering::begin(&hub.answering));
+            }
+            Step::Read => answering = None,
+            _ => {}
+        }
+        let ended = match step {
             Step::Run(Request { command: Command::Process(Process::GiveListeners), .. }) => {
                 match client.stream {
                     Stream::Unix(stream) if entrance.exposes => give(&hub, stream).await,

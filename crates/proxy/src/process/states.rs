@@ -1,6 +1,6 @@
 //! Reads the states of servers saved in files (`load-server-state-from-file`), before anything runs.
 
-use crate::server::{Backends, SavedError, SavedServer, read_saved};
+use crate::server::{Backends, SavedError, SavedServer, UnusableServer, read_saved};
 use penstock_config::{Config, Diagnostics, model::Proxy};
 use std::{
     collections::HashMap,
@@ -9,9 +9,14 @@ use std::{
     time::Instant,
 };
 
-/// The servers found in files, by the names of their backend and their own.
+/// The servers found in files.
 #[derive(Default)]
-pub(crate) struct Saved(HashMap<(String, String), SavedServer>);
+pub(crate) struct Saved {
+    /// In the order in which they were found, which is that in which they are restored.
+    servers: Vec<SavedServer>,
+    /// Their places there, by the names of their backend and their own.
+    places: HashMap<(String, String), usize>,
+}
 
 impl Saved {
     /// Reads the files that the configuration names. A file that cannot be read or understood has no effect but a warning.
@@ -57,8 +62,17 @@ impl Saved {
         };
         let wrong = match servers {
             Ok(servers) => {
-                let servers = servers.into_iter().filter(|server| wants(&server.backend));
-                self.0.extend(servers.map(|server| ((server.backend.clone(), server.name.clone()), server)));
+                for server in servers {
+                    match server {
+                        Ok(server) if wants(&server.backend) => self.put(server),
+                        Err(UnusableServer { line, backend, name, what }) if wants(&backend) => {
+                            let which =
+                                format!("the state of '{backend}/{name}' in line {line} of '{shown}' is not used");
+                            diagnostics.warning(None, format!("{which}: '{what}' is invalid"));
+                        }
+                        Ok(_) | Err(_) => {}
+                    }
+                }
                 return;
             }
             Err(SavedError::Version) => "it does not begin with the version 1".to_string(),
@@ -67,19 +81,26 @@ impl Saved {
         diagnostics.warning(None, format!("the servers' state file '{shown}' is not used: {wrong}"));
     }
 
+    /// Adds a server. Of two states of one server the last counts.
+    fn put(&mut self, server: SavedServer) {
+        let place = *self.places.entry((server.backend.clone(), server.name.clone())).or_insert(self.servers.len());
+        match self.servers.get_mut(place) {
+            Some(before) => *before = server,
+            None => self.servers.push(server),
+        }
+    }
+
     /// The saved state of a server.
     pub fn of(&self, backend: &str, server: &str) -> Option<&SavedServer> {
-        self.0.get(&(backend.to_owned(), server.to_owned()))
+        self.places.get(&(backend.to_owned(), server.to_owned())).map(|place| &self.servers[*place])
     }
 
     /// Restores the saved states of servers.
     pub fn restore(&self, backends: &Backends, diagnostics: &mut Diagnostics) {
-        if self.0.is_empty() {
-            return;
-        }
         let now = Instant::now();
         let mut unknown: Vec<String> = Vec::new();
-        for ((backend, name), saved) in &self.0 {
+        for saved in &self.servers {
+            let SavedServer { backend, name, .. } = saved;
             match backends.by_name(backend).and_then(|backend| backend.server(name)) {
                 Some(server) => backends.restore(server.at, saved, now),
                 None => unknown.push(format!("{backend}/{name}")),
