@@ -207,7 +207,7 @@ fn what_cannot_be_is_refused_with_its_place() {
         ("  tcp-request client-hello bypass web", "'web' is not in mode tcp"),
         ("  tcp-request client-hello bypass nowhere", "nowhere"),
         ("  tcp-request client-hello bypass", "the name of a backend"),
-        ("  tcp-request client-hello deny", "`deny` is not an action of `tcp-request client-hello`"),
+        ("  tcp-request client-hello deny", "'deny' is not an action of 'tcp-request client-hello'"),
         ("  tcp-request client-hello reject if { path / }", "path"),
         ("  tcp-request content bypass bank", "it may stand in tcp-request client-hello"),
     ] {

@@ -256,26 +256,26 @@ fn bytes_that_are_not_utf8_are_kept() {
 fn what_is_wrong_is_underlined_and_what_was_meant_is_named() {
     let mut wrong = Vec::new();
     for (line, message, underlined, hint) in [
-        ("acl a path_bge /x", "unknown sample fetch `path_bge`", "path_bge", "did you mean `path_beg`?"),
-        ("acl a hdr(host),lowre x", "unknown converter `lowre`", "lowre", "did you mean `lower`?"),
+        ("acl a path_bge /x", "unknown sample fetch 'path_bge'", "path_bge", "did you mean 'path_beg'?"),
+        ("acl a hdr(host),lowre x", "unknown converter 'lowre'", "lowre", "did you mean 'lower'?"),
         ("http-request deny if { src 10.0.0.0/33 }", "neither an address nor a network", "10.0.0.0/33", ""),
-        ("http-request deny if nosuch", "there is no ACL `nosuch`", "nosuch", "there are no ACLs of this section"),
-        ("http-request deny if METH_GTE", "there is no ACL `METH_GTE`", "METH_GTE", "did you mean `METH_GET`?"),
-        ("http-request deny if { path -m bge /x }", "unknown matching method `bge`", "bge", "did you mean `beg`?"),
-        ("http-request set-headre a b", "unknown action `set-headre`", "set-headre", "did you mean `set-header`?"),
+        ("http-request deny if nosuch", "there is no ACL 'nosuch'", "nosuch", "there are no ACLs of this section"),
+        ("http-request deny if METH_GTE", "there is no ACL 'METH_GTE'", "METH_GTE", "did you mean 'METH_GET'?"),
+        ("http-request deny if { path -m bge /x }", "unknown matching method 'bge'", "bge", "did you mean 'beg'?"),
+        ("http-request set-headre a b", "unknown action 'set-headre'", "set-headre", "did you mean 'set-header'?"),
         (
             "http-response set-path /x",
-            "`set-path` is not an action of `http-response`",
+            "'set-path' is not an action of 'http-response'",
             "set-path",
             "it may stand in http-request",
         ),
-        ("http-request set-header a %[hdr(x),upperr]", "unknown converter `upperr`", "upperr", "did you mean `upper`?"),
-        ("http-request set-header a %[req.hdr(x)", "`]` is expected", "%[req.hdr(x)", ""),
-        ("http-request set-header a %hm", "unknown log-format alias `%hm`", "%hm", "did you mean `%HM`?"),
+        ("http-request set-header a %[hdr(x),upperr]", "unknown converter 'upperr'", "upperr", "did you mean 'upper'?"),
+        ("http-request set-header a %[req.hdr(x)", "']' is expected", "%[req.hdr(x)", ""),
+        ("http-request set-header a %hm", "unknown log-format alias '%hm'", "%hm", "did you mean '%HM'?"),
         ("http-request set-header a %[status]", "not here (request)", "status", ""),
         (
             "http-request set-var(tnx.a) path",
-            "`tnx` is not a scope",
+            "'tnx' is not a scope",
             "tnx.a",
             "the scopes are proc, sess, txn, req, res, check",
         ),
@@ -286,7 +286,7 @@ fn what_is_wrong_is_underlined_and_what_was_meant_is_named() {
             "write txn.a; the scopes are proc, sess, txn, req, res, check",
         ),
         ("http-request track-sc7 src", "there is no counter", "track-sc7", ""),
-        ("http-request track-sc0 src table other", "there is no stick table `other`", "other", ""),
+        ("http-request track-sc0 src table other", "there is no stick table 'other'", "other", ""),
         (
             "http-request redirect location /x code 300",
             "is not a redirect status",
@@ -297,25 +297,25 @@ fn what_is_wrong_is_underlined_and_what_was_meant_is_named() {
             "http-request replace-path (?!x)a b",
             "negative look-ahead",
             "(?!x)a",
-            "write the exclusion as an ACL of its own, and negate it with `!`",
+            "write the exclusion as an ACL of its own, and negate it with '!'",
         ),
         (
             "http-request return status 200 string x",
-            "needs a `content-type`",
+            "needs a 'content-type'",
             "return",
             "such as content-type text/plain",
         ),
         ("http-request lua.x", "unknown action", "lua.x", ""),
         ("http-request do-resolve(txn.a,r) src", "is not supported", "do-resolve(txn.a,r)", ""),
-        ("acl a http_auth(nobody)", "there is no userlist `nobody`", "nobody", ""),
+        ("acl a http_auth(nobody)", "there is no userlist 'nobody'", "nobody", ""),
         ("acl a int(5) gt x", "neither a number nor a range", "x", ""),
         ("acl a req.body x", "has no usual way of matching", "req.body", "say how with -m, such as -m str"),
         ("acl a path,word(1)", "needs delimiters (non-empty string) as argument 2", "word", ""),
-        ("acl a path,field(x,/)", "`x` is not a valid integer other than 0", "x", ""),
-        ("http-request deny if { path", "`{` is not closed", "{", "spaces stand before and after each brace"),
-        ("http-request deny iff { path /x }", "unknown argument `iff`", "iff", "did you mean `if`?"),
-        ("stick on nothing", "unknown sample fetch `nothing`", "nothing", ""),
-        ("log-format %[nothing]", "unknown sample fetch `nothing`", "nothing", ""),
+        ("acl a path,field(x,/)", "'x' is not a valid integer other than 0", "x", ""),
+        ("http-request deny if { path", "'{' is not closed", "{", "spaces stand before and after each brace"),
+        ("http-request deny iff { path /x }", "unknown argument 'iff'", "iff", "did you mean 'if'?"),
+        ("stick on nothing", "unknown sample fetch 'nothing'", "nothing", ""),
+        ("log-format %[nothing]", "unknown sample fetch 'nothing'", "nothing", ""),
     ] {
         let (said, under, hinted) = finding(line);
         if !said.contains(message) || (under.as_str(), hinted.as_str()) != (underlined, hint) {
@@ -369,7 +369,7 @@ fn actions_without_effect_say_so() {
     for (action, kind) in idle.flat_map(|a| Kind::ALL.iter().filter(|k| a.allowed_in(**k)).map(move |k| (a, k))) {
         let section = if kind.name().starts_with("tcp-response") { "backend b" } else { "frontend b" };
         let text = format!("{section}\n mode http\n {} {} 1\n", kind.name(), action.name);
-        let notice = format!("`{}` has no effect", action.name);
+        let notice = format!("'{}' has no effect", action.name);
         let found = compile(&text).fine().diagnostics;
         assert!(found.list.iter().any(|d| d.message.starts_with(&notice)), "{text}{:?}", found.list);
         count += 1;

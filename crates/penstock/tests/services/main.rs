@@ -355,7 +355,7 @@ fn what_cannot_work_is_refused_at_start() {
         (
             "GOODfrontend f\n  mode http\n  bind :1\n  http-request service-chain c\n",
             8,
-            "there is no service-chain `c`",
+            "there is no service-chain 'c'",
         ),
         ("GOODfrontend f\n  bind :1\n  default_backend av\n", 7, "'av' is a service, not a backend"),
         ("GOODfrontend f\n  bind :1\n  use_backend av if TRUE\n", 7, "'av' is a service, not a backend"),
