@@ -25,6 +25,10 @@ const MARGIN_MAX: u64 = 128 << 20;
 const CONNECTION: usize = 16 * 1024;
 const TLS_CONNECTION: usize = 48 * 1024;
 
+/// What a stream of HTTP/2 is expected to take soon: its task, its request and its response, and the gaps that their buffers
+/// leave in the heap. Measured: 27 KiB of data segment for each of 1,000 streams whose upload is slow, 19 KiB of them resident.
+const STREAM: usize = 32 * 1024;
+
 /// What a header field of HTTP/2 takes while its request is converted.
 const FIELD: usize = 512;
 
@@ -35,7 +39,7 @@ pub(crate) fn of_connection(is_tls: bool) -> usize {
 
 /// What a stream of HTTP/2 with this many fields is expected to take.
 pub(crate) fn of_stream(fields: usize) -> usize {
-    CONNECTION + FIELD * fields
+    STREAM + FIELD * fields
 }
 
 /// How long a client may take nothing while memory is short.
