@@ -137,12 +137,20 @@ pub fn known() -> impl Iterator<Item = (&'static str, &'static str)> {
     TABLE.iter().map(|entry| (entry.name, entry.doc))
 }
 
-/// The contestants that can take part, and those that cannot, with the reason: all of the table, or those of these names.
+/// Who was asked to take part in a study.
+#[derive(Debug)]
+pub struct Entrants {
+    /// Those that can.
+    pub present: Vec<Contestant>,
+    /// The names of those that cannot, each with the reason.
+    pub absent: Vec<(String, String)>,
+}
+
+/// The contestants of the table, or those of these names.
 ///
 /// # Errors
 /// A name is not in the table.
-#[allow(clippy::type_complexity)]
-pub fn choose(names: &[String], around: &Surroundings) -> Result<(Vec<Contestant>, Vec<(String, String)>), String> {
+pub fn choose(names: &[String], around: &Surroundings) -> Result<Entrants, String> {
     if let Some(unknown) = names.iter().find(|name| !TABLE.iter().any(|entry| entry.name == **name)) {
         let all: Vec<_> = TABLE.iter().map(|entry| entry.name).collect();
         return Err(format!("there is no contestant '{unknown}': {} are", all.join(", ")));
@@ -154,7 +162,7 @@ pub fn choose(names: &[String], around: &Surroundings) -> Result<(Vec<Contestant
             Err(why) => absent.push((entry.name.to_owned(), why)),
         }
     }
-    Ok((present, absent))
+    Ok(Entrants { present, absent })
 }
 
 fn enter(entry: &Entry, around: &Surroundings) -> Result<Contestant, String> {
@@ -296,7 +304,7 @@ mod tests {
     fn who_cannot_take_part_is_said_why() {
         let host =
             Host::recorded("== /proc/cpuinfo\nprocessor : 0\nvendor_id : GenuineIntel\nflags : fpu sse2\n").unwrap();
-        let (present, absent) = choose(&[], &around(&host)).unwrap();
+        let Entrants { present, absent } = choose(&[], &around(&host)).unwrap();
         let reason = |name: &str| absent.iter().find(|(absent, _)| absent == name).map(|(_, why)| why.clone()).unwrap();
         assert!(present.iter().any(|one| one.name == "penstock-native"));
         assert_eq!(reason("haproxy"), "/nowhere/haproxy is not a file");

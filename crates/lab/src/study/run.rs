@@ -5,7 +5,7 @@ use super::{
     catalogue::{Case, Origin, Procedure},
     certificate,
     configuration::{self, Service},
-    contestant::{self, Contestant, Surroundings, program},
+    contestant::{self, Entrants, Surroundings, program},
     facts,
     network::Link,
     perf,
@@ -99,18 +99,18 @@ pub fn run(wish: &Wish, stop: &Stop, tell: &mut dyn FnMut(&str)) -> Result<Outco
         nginx: wish.nginx.clone(),
         qat_libraries: wish.qat_libraries.clone(),
     };
-    let (contestants, left_out) = contestant::choose(&wish.contestants, &around)?;
+    let entrants = contestant::choose(&wish.contestants, &around)?;
     let nginx = if has_origin {
         Some(program("nginx", wish.nginx.as_deref()).map_err(|why| format!("{why}: the backend servers are nginx"))?)
     } else {
         None
     };
+    let absences = || entrants.absent.iter().map(|(name, why)| format!("{name}: {why}"));
     if !wish.contestants.is_empty() {
-        partial.extend(left_out.iter().map(|(name, why)| format!("{name}: {why}")));
+        partial.extend(absences());
     }
-    if contestants.is_empty() {
-        let reasons: Vec<String> = left_out.iter().map(|(name, why)| format!("{name}: {why}")).collect();
-        return Err(format!("no contestant can take part: {}", reasons.join("; ")));
+    if entrants.present.is_empty() {
+        return Err(format!("no contestant can take part: {}", absences().collect::<Vec<_>>().join("; ")));
     }
     std::fs::create_dir_all(&wish.out).map_err(|e| format!("{}: {e}", wish.out.display()))?;
     let raw_path = wish.out.join("raw.jsonl");
@@ -120,7 +120,8 @@ pub fn run(wish: &Wish, stop: &Stop, tell: &mut dyn FnMut(&str)) -> Result<Outco
         .tempdir()
         .map_err(|e| format!("no directory for servers: {e}"))?;
     let link = setup.network.map(|network| Link::new(&network, &placement)).transpose()?;
-    let outcome = begin(wish, &setup, &host, &placement, contestants, left_out, partial, link.as_ref());
+    let mut outcome = begin(wish, &setup, &host, &placement, entrants, link.as_ref());
+    outcome.partial = partial;
     let (server_side, clients, address) = match &link {
         Some(link) => (link.server(), link.client(), link.address()),
         None => (None, None, wish.listen.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST))),
@@ -170,17 +171,16 @@ fn more_descriptors() -> Result<(), String> {
         .map_err(|e| format!("more descriptors cannot be had: {e}"))
 }
 
-#[allow(clippy::too_many_arguments)]
+/// The outcome of a study before anything is measured: its conditions, and what makes them doubtful.
 fn begin(
     wish: &Wish,
     setup: &Setup,
     host: &Host,
     placement: &Placement,
-    contestants: Vec<Contestant>,
-    left_out: Vec<(String, String)>,
-    partial: Vec<String>,
+    entrants: Entrants,
     link: Option<&Link>,
 ) -> Outcome {
+    let Entrants { present: contestants, absent: left_out } = entrants;
     let study = setup.study;
     let date = summary::date_now();
     let machine = facts::facts(host, &contestants, &setup.cases, &date);
@@ -216,7 +216,7 @@ fn begin(
         command: wish.command.clone(),
         began: date,
         quick: wish.quick,
-        partial,
+        partial: Vec::new(),
         measure: study.measure,
         parameters,
         notes,

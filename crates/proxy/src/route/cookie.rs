@@ -13,6 +13,7 @@ pub(crate) fn from_client(x: &mut Exchange, proxy: &Proxy, pool: &Backend, rules
     let Some(conf) = &proxy.cookie else { return };
     x.log.cookie = *b"NN";
     x.cookie.ignored = rules.ignored;
+    let judge = Judge { conf, proxy, pool, rules, now };
     let mut position = 0;
     while let Some(field) = x.request.fields.at(position) {
         position += 1;
@@ -36,7 +37,7 @@ pub(crate) fn from_client(x: &mut Exchange, proxy: &Proxy, pool: &Backend, rules
                     last: dates.first().copied().flatten(),
                     first: dates.get(1).copied().flatten(),
                 };
-                x.log.cookie[0] = judge(key, conf, &mut x.cookie, &mut x.persistent, proxy, pool, rules, now);
+                x.log.cookie[0] = judge.flag(key, &mut x.cookie, &mut x.persistent);
             }
             match conf.mode {
                 CookieMode::Prefix if key.len() < value.len() => Fate::Shortened(key.len() + 1),
@@ -127,47 +128,51 @@ fn rewritten(header: &[u8], name: &[u8], mut decide: impl FnMut(&[u8]) -> Fate) 
     kept.then(|| rest.trim_ascii_end().to_vec())
 }
 
-#[allow(clippy::too_many_arguments, reason = "one judgement, and all it is made of")]
-/// The log flag for the client's cookie, and the server it names if that can be used.
-fn judge(
-    key: &[u8],
-    conf: &Cookie,
-    cookie: &mut CookiePersistence,
-    persistent: &mut Option<ServerId>,
-    proxy: &Proxy,
-    pool: &Backend,
+/// What decides whether the server that a client's cookie names is used.
+struct Judge<'a> {
+    conf: &'a Cookie,
+    proxy: &'a Proxy,
+    pool: &'a Backend,
     rules: ForcedOrIgnored,
+    /// Seconds since 1970.
     now: u64,
-) -> u8 {
-    let past = |since: Option<u64>, limit: Option<Duration>| match (since, limit) {
-        (Some(since), Some(limit)) => now.saturating_sub(since) > limit.as_secs(),
-        _ => false,
-    };
-    // A date more than a day in the future comes from a wrong clock.
-    let ahead = |date: Option<u64>| date.is_some_and(|date| date > now + 86_400);
-    // The client gets a new cookie, whose lifetime starts now.
-    if past(cookie.first, conf.maxlife) || ahead(cookie.first) {
-        (cookie.first, cookie.last) = (None, None);
-        return b'O';
+}
+
+impl Judge<'_> {
+    /// The log flag of the cookie whose value is `key`. If the server that it names can be used, it becomes `persistent`; dates that
+    /// are over leave `cookie`.
+    fn flag(&self, key: &[u8], cookie: &mut CookiePersistence, persistent: &mut Option<ServerId>) -> u8 {
+        let past = |since: Option<u64>, limit: Option<Duration>| match (since, limit) {
+            (Some(since), Some(limit)) => self.now.saturating_sub(since) > limit.as_secs(),
+            _ => false,
+        };
+        // A date more than a day in the future comes from a wrong clock.
+        let ahead = |date: Option<u64>| date.is_some_and(|date| date > self.now + 86_400);
+        // The client gets a new cookie, whose lifetime starts now.
+        if past(cookie.first, self.conf.maxlife) || ahead(cookie.first) {
+            (cookie.first, cookie.last) = (None, None);
+            return b'O';
+        }
+        if past(cookie.last, self.conf.maxidle) || ahead(cookie.last) {
+            (cookie.first, cookie.last) = (None, None);
+            return b'E';
+        }
+        // Something else has chosen the server.
+        if self.rules.ignored || persistent.is_some() {
+            return b'U';
+        }
+        let named = |server: &&Arc<Server>| {
+            server.config.settings.cookie.as_deref().is_some_and(|cookie| cookie.as_bytes() == key)
+        };
+        let servers = self.pool.servers();
+        let Some(server) = servers.iter().find(named) else { return b'I' };
+        if !server.is_running() && !self.proxy.options.persist && !self.rules.forced {
+            return b'D';
+        }
+        *persistent = Some(server.at.server);
+        cookie.direct = true;
+        if server.is_running() { b'V' } else { b'D' }
     }
-    if past(cookie.last, conf.maxidle) || ahead(cookie.last) {
-        (cookie.first, cookie.last) = (None, None);
-        return b'E';
-    }
-    // Something else has chosen the server.
-    if rules.ignored || persistent.is_some() {
-        return b'U';
-    }
-    let named =
-        |server: &&Arc<Server>| server.config.settings.cookie.as_deref().is_some_and(|cookie| cookie.as_bytes() == key);
-    let servers = pool.servers();
-    let Some(server) = servers.iter().find(named) else { return b'I' };
-    if !server.is_running() && !proxy.options.persist && !rules.forced {
-        return b'D';
-    }
-    *persistent = Some(server.at.server);
-    cookie.direct = true;
-    if server.is_running() { b'V' } else { b'D' }
 }
 
 /// Whether the log shows how the cookie was used; not if it is only read.
