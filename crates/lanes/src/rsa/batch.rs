@@ -162,22 +162,28 @@ impl Task for Empty {
     }
 }
 
-/// Eight jobs of one key size; `batch_of` computes the lengths. `H` is the number of limbs in a prime, `N` in a
-/// modulus; `Z` vectors hold the limbs of a prime, `Y` those of a modulus.
-struct Batch<V: Vector, const H: usize, const N: usize, const Z: usize, const Y: usize> {
+/// Eight jobs of one key size; `batch_of` computes the lengths: the numbers of limbs in a prime and in a modulus, and those of the
+/// vectors that hold them.
+struct Batch<
+    V: Vector,
+    const PRIME: usize,
+    const MODULUS: usize,
+    const PRIME_VECTORS: usize,
+    const MODULUS_VECTORS: usize,
+> {
     jobs: usize,
     size: RsaSize,
     bad_input: u8,
     done: usize,
     /// Each pass takes four jobs.
-    passes: [Box<Pass<V, H>>; 2],
+    passes: [Box<Pass<V, PRIME>>; 2],
     /// Exponentiates in place of a pass if there is only one job.
-    single: Box<Single<V, H, Z>>,
+    single: Box<Single<V, PRIME, PRIME_VECTORS>>,
     columns: Box<Columns<V>>,
-    inputs: Box<[[u64; N]; LANES]>,
-    check: Box<Check<V, N, Y>>,
+    inputs: Box<[[u64; MODULUS]; LANES]>,
+    check: Box<Check<V, MODULUS, MODULUS_VECTORS>>,
     /// The limbs of all lanes' results.
-    limbs: Box<[[u64; 8]; N]>,
+    limbs: Box<[[u64; 8]; MODULUS]>,
 }
 
 /// Four jobs: lanes 0 to 3 work modulo p, lanes 4 to 7 modulo q for the same jobs.
@@ -199,7 +205,9 @@ struct Pass<V: Vector, const H: usize> {
     scratch: Box<[Digit<V>; H]>,
 }
 
-impl<V: Lane8, const H: usize, const N: usize, const Z: usize, const Y: usize> Batch<V, H, N, Z, Y> {
+impl<V: Lane8, const PRIME: usize, const MODULUS: usize, const PRIME_VECTORS: usize, const MODULUS_VECTORS: usize>
+    Batch<V, PRIME, MODULUS, PRIME_VECTORS, MODULUS_VECTORS>
+{
     fn empty(size: RsaSize) -> Self {
         Batch {
             jobs: 0,
@@ -209,9 +217,9 @@ impl<V: Lane8, const H: usize, const N: usize, const Z: usize, const Y: usize> B
             passes: core::array::from_fn(|_| Box::new(Pass::empty(size))),
             single: Box::new(Single::new(POWERS)),
             columns: Box::new([V::default(); 160]),
-            inputs: Box::new([[0; N]; LANES]),
+            inputs: Box::new([[0; MODULUS]; LANES]),
             check: Box::new(Check::empty()),
-            limbs: Box::new([[0; 8]; N]),
+            limbs: Box::new([[0; 8]; MODULUS]),
         }
     }
 
@@ -227,7 +235,9 @@ impl<V: Lane8, const H: usize, const N: usize, const Z: usize, const Y: usize> B
     }
 }
 
-impl<V: Lane8, const H: usize, const N: usize, const Z: usize, const Y: usize> Work for Batch<V, H, N, Z, Y> {
+impl<V: Lane8, const PRIME: usize, const MODULUS: usize, const PRIME_VECTORS: usize, const MODULUS_VECTORS: usize> Work
+    for Batch<V, PRIME, MODULUS, PRIME_VECTORS, MODULUS_VECTORS>
+{
     fn start(&mut self, jobs: &[RsaJob<'_>]) {
         (self.jobs, self.done, self.bad_input) = (jobs.len(), 0, 0);
         let size = self.size;
