@@ -41,6 +41,6 @@ pub use errorfile::mistake as mistake_of_error_file;
 pub use escaped::{byte_of, bytes_of, text_of};
 pub use keyword::{Arity, Places, Support};
 pub use model::{Config, Source};
-pub use proxy::balance_algorithms;
+pub use proxy::{balance_algorithms, balance_examples};
 pub use reading::{evaluate_condition, load};
 pub use span::{FileId, Line, Span, Spanned, Word};

@@ -51,6 +51,15 @@ fn configurations() -> Vec<(bool, PathBuf)> {
     all
 }
 
+/// A configuration with every example that the table of balance algorithms gives.
+fn every_balance() -> String {
+    let backend = |(n, example)| format!("backend b{n}\n    balance {example}\n    server s 127.0.0.1:20001\n");
+    let backends: String = penstock_config::balance_examples().enumerate().map(backend).collect();
+    format!(
+        "defaults\n    mode http\n    timeout connect 5s\n    timeout client 30s\n    timeout server 30s\n{backends}"
+    )
+}
+
 /// The certificates and other files that the corpus refers to.
 fn files(folder: &Path) {
     let files = folder.join("files");
@@ -106,7 +115,10 @@ fn accepts_and_refuses_what_haproxy_does() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     files(folder.path());
     let mut wrong = Vec::new();
-    let all = configurations();
+    let mut all = configurations();
+    let balance = folder.path().join("balance-all.cfg");
+    fs::write(&balance, every_balance()).expect("written");
+    all.push((true, balance));
     assert!(all.len() >= 60, "the corpus has {} configurations", all.len());
     for (valid, path) in &all {
         let name = path.file_stem().expect("a file").to_string_lossy().into_owned();

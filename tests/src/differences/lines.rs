@@ -11,13 +11,9 @@ use super::grammar::expand;
 use super::speech::{self, Moment, filler};
 
 /// What may follow a keyword of the proxy sections that needs arguments, in the notation of [`super::grammar`].
-/// Keywords without arguments and timeouts need no row here.
+/// Keywords without arguments, timeouts and `balance`, whose own table has examples, need no row here.
 pub const ARGUMENTS: &[(&str, &str)] = &[
     ("acl", "{a1 | a2} <test>"),
-    (
-        "balance",
-        "{roundrobin | static-rr | leastconn | first | source | uri | uri whole | uri path-only | uri depth 1 | uri len 3 | url_param a | url_param a check_post | hdr(x-a) | hdr(host) use_domain_only | hash <expr>}",
-    ),
     ("capture cookie", "{sid len 5 | a= len 20}"),
     ("capture request header", "<name> len <len>"),
     ("capture response header", "<name> len <len>"),
@@ -207,8 +203,11 @@ fn usable() -> &'static [manual::Entry] {
 
 /// A keyword's pattern, if it can be generated.
 fn pattern(entry: &manual::Entry) -> Option<&'static str> {
+    static BALANCE: LazyLock<String> =
+        LazyLock::new(|| format!("{{{}}}", penstock_config::balance_examples().collect::<Vec<_>>().join(" | ")));
     match ARGUMENTS.iter().find(|(n, _)| *n == entry.name) {
         Some((_, pattern)) => Some(pattern),
+        None if entry.name == "balance" => Some(&BALANCE),
         None if entry.name.starts_with("timeout ") => Some("{200ms | 1s | 700 | 2s}"),
         None if entry.arity.min == 0 => Some(""),
         None => None,

@@ -74,6 +74,8 @@ struct Algorithm {
     /// Its syntax, as shown in error messages: the word, and the argument in parentheses if it has one.
     form: &'static str,
     read: Reader,
+    /// What may follow `balance`, for tests and for whoever makes configurations.
+    examples: &'static [&'static str],
 }
 
 /// Parses what follows the word: its argument in parentheses, and the rest of the line.
@@ -87,17 +89,25 @@ struct Given<'a> {
 }
 
 const ALGORITHMS: &[Algorithm] = &[
-    Algorithm { form: "roundrobin", read: plain },
-    Algorithm { form: "static-rr", read: plain },
-    Algorithm { form: "leastconn", read: plain },
-    Algorithm { form: "first", read: plain },
-    Algorithm { form: "source", read: |name, _, _| Ok(Balance::by(name, BalanceKey::Source)) },
-    Algorithm { form: "uri", read: uri },
-    Algorithm { form: "url_param", read: url_param },
-    Algorithm { form: "hdr(NAME)", read: hdr },
-    Algorithm { form: "random(DRAWS)", read: random },
-    Algorithm { form: "rdp-cookie(NAME)", read: rdp_cookie },
-    Algorithm { form: "hash", read: hash },
+    Algorithm { form: "roundrobin", read: plain, examples: &["roundrobin"] },
+    Algorithm { form: "static-rr", read: plain, examples: &["static-rr"] },
+    Algorithm { form: "leastconn", read: plain, examples: &["leastconn"] },
+    Algorithm { form: "first", read: plain, examples: &["first"] },
+    Algorithm { form: "source", read: |name, _, _| Ok(Balance::by(name, BalanceKey::Source)), examples: &["source"] },
+    Algorithm {
+        form: "uri",
+        read: uri,
+        examples: &["uri", "uri whole", "uri path-only", "uri path-only len 4", "uri depth 1", "uri len 3"],
+    },
+    Algorithm {
+        form: "url_param",
+        read: url_param,
+        examples: &["url_param a", "url_param a check_post", "url_param a check_post 64"],
+    },
+    Algorithm { form: "hdr(NAME)", read: hdr, examples: &["hdr(x-a)", "hdr(host) use_domain_only"] },
+    Algorithm { form: "random(DRAWS)", read: random, examples: &["random", "random(3)"] },
+    Algorithm { form: "rdp-cookie(NAME)", read: rdp_cookie, examples: &["rdp-cookie", "rdp-cookie(mstshash)"] },
+    Algorithm { form: "hash", read: hash, examples: &["hash path", "hash req.hdr(x-a),lower"] },
 ];
 
 impl Algorithm {
@@ -113,6 +123,11 @@ impl Algorithm {
 /// The words that `balance` accepts.
 pub fn algorithms() -> impl Iterator<Item = &'static str> {
     ALGORITHMS.iter().map(Algorithm::name)
+}
+
+/// Lines of `balance` that are valid, without that word: some of each algorithm.
+pub fn examples() -> impl Iterator<Item = &'static str> {
+    ALGORITHMS.iter().flat_map(|row| row.examples).copied()
 }
 
 fn balance(draft: &mut Draft, args: &mut Args<'_>) -> Parsed {

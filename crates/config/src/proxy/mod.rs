@@ -14,7 +14,7 @@ pub(crate) mod service;
 mod stats;
 mod timeouts;
 
-pub use balance::algorithms as balance_algorithms;
+pub use balance::{algorithms as balance_algorithms, examples as balance_examples};
 
 pub(crate) use basics::based;
 pub(crate) use draft::{Draft, place_names};
