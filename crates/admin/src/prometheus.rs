@@ -364,10 +364,11 @@ mod tests {
 
     #[test]
     fn counters_continue_in_the_next_process() {
-        let lost = METRICS.iter().filter(|metric| metric.counter && !penstock_proxy::past::carries(metric.column));
+        let lost =
+            METRICS.iter().filter(|metric| metric.counter && !penstock_proxy::stats_file::carries(metric.column));
         // The time spent down is part of a server's state.
         let lost: Vec<&str> = lost.map(|metric| metric.column).filter(|column| *column != "downtime").collect();
-        assert!(lost.is_empty(), "give them a row in proxy's observe/past.rs: {lost:?}");
+        assert!(lost.is_empty(), "give them a row in proxy's observe/stats_file.rs: {lost:?}");
     }
 
     #[test]

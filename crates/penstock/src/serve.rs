@@ -17,7 +17,7 @@ use crate::{
     told,
 };
 use penstock_config::{Config, Diagnostics, Span, model::Global};
-use penstock_proxy::{Before, Handle, ListenError, Listening, Predecessor, Runtime, past::Past};
+use penstock_proxy::{Before, Handle, ListenError, Listening, Predecessor, Runtime, stats_file::Past};
 use penstock_sys::{Forked, Signal, Signals, Silence};
 use std::{
     io,

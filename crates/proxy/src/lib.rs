@@ -29,17 +29,16 @@ mod worker;
 pub use accept::listener::{Inherited, ListenError, Listener, Listeners};
 pub use observe::{
     captures::BadMessage,
-    counters, engine, history,
-    ledger::{Before, Predecessor},
-    pace, past, snapshot,
+    counter_file::{Before, Predecessor},
+    counters, engine, history, rates, snapshot,
     snapshot::Snapshot,
+    stats_file,
 };
 pub use peers::{PeerView, PeersView, SharedTableView};
 pub use penstock_cache::{Cache, EntryView};
 pub use penstock_tls::{Forgeries, store as certificates};
 pub use process::{
     activity::WorkerView,
-    aside::AsideReport,
     compiled::Program,
     files::read_saved,
     gates::{Listening, Rated},
@@ -51,6 +50,7 @@ pub use process::{
     service::{Service, ServiceRequest, ServiceResponse, Services},
     sessions::SessionList,
     shared::Shared,
+    slow_work::AsideReport,
 };
 pub use servers::resolve::counts as resolving;
 pub use worker::roster::SessionView;

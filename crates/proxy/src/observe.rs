@@ -1,15 +1,15 @@
 //! What operators see: counters, the reports of crypto engines, the snapshot that collects everything, and its history.
 
 pub(crate) mod captures;
+mod collect;
+pub(crate) mod counter_file;
 pub mod counters;
 pub mod engine;
 pub mod histogram;
 pub mod history;
-pub(crate) mod ledger;
-mod look;
-mod mean;
-pub mod pace;
-pub mod past;
+pub(crate) mod http_counters;
+mod means;
+pub mod rates;
 pub(crate) mod sampling;
 pub mod snapshot;
-pub(crate) mod tally;
+pub mod stats_file;

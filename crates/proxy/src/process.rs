@@ -1,7 +1,6 @@
 //! The process around the workers: how it is built, started, changed, watched and replaced.
 
 pub(crate) mod activity;
-pub(crate) mod aside;
 pub(crate) mod compiled;
 pub(crate) mod compressing;
 pub(crate) mod fault;
@@ -20,5 +19,6 @@ pub(crate) mod runtime;
 pub(crate) mod service;
 pub(crate) mod sessions;
 pub(crate) mod shared;
+pub(crate) mod slow_work;
 pub(crate) mod states;
 pub(crate) mod watchdog;

@@ -27,7 +27,7 @@ pub(crate) use stat::{SCHEMA, tell_left_out, typed};
 use penstock_control::{Command, Level, Statistics};
 use penstock_proxy::{
     Handle,
-    past::{self, Which},
+    stats_file::{self, Which},
 };
 
 /// Carries out commands.
@@ -83,7 +83,7 @@ impl Executor {
             Command::Statistics(Statistics::Stat(format, rows)) => self.stat(format, rows, level),
             Command::Statistics(Statistics::Schema) => Answer::data(SCHEMA),
             Command::Statistics(Statistics::StatsFile) => {
-                Answer::data(past::write(&self.handle.snapshot().rows, Which::Named))
+                Answer::data(stats_file::write(&self.handle.snapshot().rows, Which::Named))
             }
         }
     }

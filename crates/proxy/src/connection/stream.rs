@@ -2,7 +2,7 @@
 
 use super::socket::Socket;
 use crate::{
-    observe::tally::Tally,
+    observe::http_counters::Tally,
     worker::{
         buffer::Buffer,
         turn::{self, cost},

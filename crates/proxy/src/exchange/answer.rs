@@ -8,7 +8,7 @@ use super::{
     flush::send,
     forward::Flow,
     headers,
-    repeat::Ended,
+    resend::Ended,
     state::ms_between,
     timeouts::{Patience, Side},
     transfer::{Transfer, finish_body, poll_body, skip_body, tunnel},

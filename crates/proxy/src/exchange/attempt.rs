@@ -8,7 +8,7 @@ use super::{
     flush::{Unsent, flush},
     forward::{Broken, Flow, Waits},
     headers, invalid, redirect,
-    repeat::{Ended, is_repeatable, keep_body},
+    resend::{Ended, is_repeatable, keep_body},
     respond,
     timeouts::{Awaited, Patience, Side},
 };
@@ -24,7 +24,7 @@ use crate::{
     log::debug,
     observe::{
         counters::InUse,
-        tally::{Protocol, Running, Side as Part},
+        http_counters::{Protocol, Running, Side as Part},
     },
     process::memory::NoMemory,
     rules::context,

@@ -1,6 +1,6 @@
 //! Changes that a proxy itself makes to messages: fields about the connection and about the client.
 
-use super::{forwarded, state::Exchange};
+use super::{forwarded_header, state::Exchange};
 use crate::connection::Conn;
 use crate::server::Server;
 use penstock_config::model::{Capture, ConnectionMode, ForwardFor, Proxy};
@@ -51,7 +51,7 @@ pub(crate) fn forwarded_for(conn: &Conn, x: &mut Exchange, backend: &Proxy) {
     let Some(conf) = front.forwarded.as_ref().or(back.forwarded.as_ref()) else { return };
     let (source, destination) = (x.txn.source(&conn.facts), x.txn.destination(&conn.facts));
     let host = x.request.fields.get(b"host").map(<[u8]>::to_vec);
-    if let Some(value) = forwarded::value(conf, conn.facts.tls.is_some(), host.as_deref(), destination, source) {
+    if let Some(value) = forwarded_header::value(conf, conn.facts.tls.is_some(), host.as_deref(), destination, source) {
         let _ = x.request.fields.append(b"forwarded", value.as_bytes());
     }
 }

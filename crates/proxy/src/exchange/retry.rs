@@ -4,7 +4,7 @@ use super::{
     assign::{Unserved, assign, count_attempt, count_connect_error},
     attempt::attempt,
     buffered_body, compress,
-    repeat::Ended,
+    resend::Ended,
     respond,
 };
 use crate::{

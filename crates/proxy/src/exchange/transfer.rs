@@ -5,7 +5,7 @@ use super::{
     ends::{End, Sink, Source, Upstream},
     finish,
     forward::{Broken, Flow, Waits},
-    repeat::Ended,
+    resend::Ended,
     timeouts::{Awaited, Patience, Side},
 };
 use crate::{

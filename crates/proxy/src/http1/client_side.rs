@@ -5,7 +5,7 @@ use crate::{
     connection::Conn,
     connection::stream::{Fill, Stream, counted},
     exchange::ends::{Body, Client, Counts, End, Fault, Sink, Source},
-    observe::tally::{Protocol, Side, Tally},
+    observe::http_counters::{Protocol, Side, Tally},
     worker::{buffer::Buffer, state::Worker, turn},
 };
 use penstock_http::{

@@ -5,7 +5,7 @@ use crate::{
     connection::{Conn, IDLE_AFTER, close, stream::Stream},
     exchange::{self, ends::Client, finish, invalid, live::Live, respond, state::Exchange},
     http2,
-    observe::tally::{Protocol, Running},
+    observe::http_counters::{Protocol, Running},
     worker::{buffer::Buffer, pulse::Stage, turn},
 };
 use penstock_http::Error;

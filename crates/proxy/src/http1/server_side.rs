@@ -5,7 +5,7 @@ use crate::{
     connection::stream::{Fill, Stream, counted},
     exchange::ends::{Answered, Body, Counts, End, Fault, Sink, Source, Upstream},
     http2::websocket,
-    observe::tally::Tally,
+    observe::http_counters::Tally,
     worker::{buffer::Buffer, state::Worker, turn},
 };
 use penstock_config::model::Proxy;

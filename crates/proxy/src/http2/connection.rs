@@ -12,7 +12,7 @@ use crate::{
         stream::{Fill, Stream},
     },
     exchange::{self, finish, live::Live},
-    observe::tally::{Protocol, Running, Side},
+    observe::http_counters::{Protocol, Running, Side},
     worker::{
         pulse::Who,
         state::Worker,

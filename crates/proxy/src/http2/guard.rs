@@ -16,7 +16,7 @@ use super::{
     resets::Resets,
 };
 use crate::{
-    observe::tally::Tally,
+    observe::http_counters::Tally,
     process::memory::{Loan, Memory, of_stream},
     worker::turn::{self, cost},
 };

@@ -11,7 +11,7 @@ use crate::{
     exchange::ends::Fault,
     observe::{
         counters::Cells,
-        tally::{Protocol, Tally},
+        http_counters::{Protocol, Tally},
     },
     process::shared::Shared,
     server::{Server, ServerRef},

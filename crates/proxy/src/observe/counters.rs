@@ -5,7 +5,7 @@
 //! instead.
 
 use super::histogram::Histogram;
-pub use super::mean::{Mean, MeanTotal};
+pub use super::means::{Mean, MeanTotal};
 use penstock_config::model::{PerProxy, ProxyId};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 

@@ -6,7 +6,7 @@ use crate::worker::{
     state::Worker,
 };
 use crate::{
-    observe::ledger::{Before, Carried},
+    observe::counter_file::{Before, Carried},
     peers::PeersView,
     server::Shutdown,
 };
@@ -120,7 +120,7 @@ impl Handle {
         }
     }
     /// Statistics of the work done beside the workers: passwords hashed, and requests answered by services.
-    pub fn aside(&self) -> [(&'static str, crate::process::aside::AsideReport); 2] {
+    pub fn aside(&self) -> [(&'static str, crate::process::slow_work::AsideReport); 2] {
         let shared = self.shared();
         [("passwords", shared.hashing.report()), ("services", shared.answering.report())]
     }
@@ -130,7 +130,7 @@ impl Handle {
     /// When no thread can be started.
     pub fn beside(&self, name: &str, work: impl FnOnce() + Send + 'static) -> std::io::Result<()> {
         let work = move || {
-            crate::process::aside::step_back();
+            crate::process::slow_work::step_back();
             work();
         };
         std::thread::Builder::new().name(name.into()).spawn(work).map(drop)

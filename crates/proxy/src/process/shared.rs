@@ -1,7 +1,6 @@
 //! What all workers share: the configuration as built, which never changes, and a few atomics.
 
 use super::{
-    aside::Aside,
     compiled::Program,
     compressing::Compressing,
     files,
@@ -10,17 +9,18 @@ use super::{
     machine::hostname,
     memory::{Memory, of_connection},
     programs::Programs,
+    slow_work::Aside,
     states::Saved,
 };
 use crate::{
     log::LogTargets,
     observe::{
         captures::Captures,
+        counter_file::Carried,
         counters::{Counters, Shape},
         engine::Reports,
         history,
-        ledger::Carried,
-        pace::Pace,
+        rates::Pace,
     },
     peers::PeersShared,
     server::{Backends, Notice, Parts, ServerRef, numbers},

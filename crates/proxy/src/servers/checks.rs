@@ -9,7 +9,7 @@ use super::connect::open_socket;
 use crate::{
     connection::{socket::Socket, stream::Stream},
     exchange::assign::facts_of,
-    observe::tally::{Protocol, Running, Side},
+    observe::http_counters::{Protocol, Running, Side},
     process::shared::Shared,
     server::{Host, Server},
     worker::{pulse::Who, state::Worker, task},

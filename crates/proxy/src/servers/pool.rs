@@ -3,7 +3,7 @@
 
 use crate::{
     connection::stream::Stream,
-    observe::{counters::Cells, tally::Tally},
+    observe::{counters::Cells, http_counters::Tally},
     process::shared::Shared,
     server::{Server, ServerRef},
 };

@@ -8,7 +8,7 @@ use crate::{
     log::{Logger, severity},
     observe::{
         counters::{Cells, WorkerCounters},
-        tally::{Protocol, Side, Tally},
+        http_counters::{Protocol, Side, Tally},
     },
     process::{fault::Fault, handle::Handle, shared::Shared},
     server::Server,

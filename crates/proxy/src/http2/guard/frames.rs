@@ -1,7 +1,7 @@
 //! The frames of a byte stream, as far as they are counted: their headers.
 
 use super::super::strict::{END_STREAM, PADDED};
-use crate::observe::tally::Tally;
+use crate::observe::http_counters::Tally;
 use h2::Reason;
 
 /// The peer whose frames are counted.

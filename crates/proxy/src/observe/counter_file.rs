@@ -4,8 +4,8 @@
 //! Counters are written here whenever they are read, before they are shown, so that no counter ever appears to decrease.
 
 use super::{
-    past::{self, OfProcess, Past, Which},
     snapshot::Row,
+    stats_file::{self, OfProcess, Past, Which},
 };
 use std::{
     fs::File,
@@ -103,7 +103,7 @@ impl Books {
         }
         if let Some(ledger) = &mut self.ledger {
             // If there is no memory for it, the next worker starts from what was written last.
-            let _ = ledger.write(&past::write(rows, Which::All(*process)));
+            let _ = ledger.write(&stats_file::write(rows, Which::All(*process)));
         }
     }
 

@@ -1,10 +1,10 @@
 //! Takes a [`Snapshot`] of the running process.
 
 use super::{
+    counter_file::Carried,
     counters::{Part, sum_cells},
-    ledger::Carried,
-    past::OfProcess,
     snapshot::{Kind, Level, Process, Row, ServerRow, Snapshot, Upstream},
+    stats_file::OfProcess,
 };
 use crate::{
     process::{
