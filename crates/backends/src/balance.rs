@@ -9,7 +9,6 @@ mod key;
 pub use key::Subject;
 
 use crate::hash::HashValue as _;
-use crate::random;
 use penstock_config::model::{Balance, BalanceKey, HashType};
 
 /// The factor by which weights are refined if they may change at run time, so that a slow start is smooth.
@@ -408,11 +407,6 @@ fn common_divisor(members: &[Member]) -> u32 {
         a
     });
     gcd.max(1)
-}
-
-/// A random number for the hash ring.
-fn next_random(state: &mut u64) -> u32 {
-    (random::next(state) >> 32) as u32
 }
 
 /// The hash of the key that `balance` takes from a request; `None` if the request lacks it.

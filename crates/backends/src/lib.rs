@@ -10,7 +10,6 @@ pub mod balance;
 pub mod check;
 pub mod hash;
 pub mod queue;
-pub mod random;
 pub mod retry;
 pub mod reuse;
 pub mod server;

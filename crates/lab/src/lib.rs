@@ -12,7 +12,6 @@ pub mod cost;
 mod histogram;
 pub mod load;
 pub mod output;
-mod random;
 pub mod report;
 pub mod statistics;
 pub mod study;

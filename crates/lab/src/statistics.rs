@@ -138,14 +138,13 @@ pub fn spread(values: &[f64]) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::random::Random;
 
     /// A sum of twelve uniform numbers less six is near enough to normal.
-    struct Noise(Random);
+    struct Noise(fastrand::Rng);
 
     impl Noise {
         fn normal(&mut self) -> f64 {
-            (0..12).map(|_| self.0.uniform()).sum::<f64>() - 6.0
+            (0..12).map(|_| self.0.f64()).sum::<f64>() - 6.0
         }
     }
 
@@ -155,7 +154,7 @@ mod tests {
 
     #[test]
     fn intervals_hold_the_truth_in_95_of_100_repetitions() {
-        let mut noise = Noise(Random::new(20_261_122));
+        let mut noise = Noise(fastrand::Rng::with_seed(20_261_122));
         let rounds = 4000;
         let (mut paired, mut unpaired) = (0, 0);
         for _ in 0..rounds {

@@ -1,7 +1,7 @@
 //! `hash-type consistent` and `random`: every server has sixteen points per unit of weight on a ring of 2^32, at
 //! positions that depend only on its id.
 
-use super::{Algorithm, Demand, EFFECTIVE_MAX, Member, Row, Settings, View, Weights, next_random};
+use super::{Algorithm, Demand, EFFECTIVE_MAX, Member, Row, Settings, View, Weights};
 use crate::hash::avalanche;
 
 pub(super) const ROWS: &[Row] = &[Row {
@@ -16,13 +16,14 @@ struct Random {
     ring: Ring,
     draws: u32,
     factor: u32,
-    state: u64,
+    rng: fastrand::Rng,
 }
 
 impl Random {
     fn new(settings: &Settings, view: View<'_>) -> Random {
         let draws = settings.balance.draws.max(1);
-        Random { ring: Ring::new(view.members), draws, factor: settings.factor, state: settings.seed | 1 }
+        let rng = fastrand::Rng::with_seed(settings.seed);
+        Random { ring: Ring::new(view.members), draws, factor: settings.factor, rng }
     }
 }
 
@@ -31,7 +32,7 @@ impl Algorithm for Random {
     fn choose(&mut self, view: View<'_>, demand: &Demand) -> Option<usize> {
         let mut one = || match view.lone_backup() {
             Some(lone) => Some(lone),
-            None => self.ring.by_hash(view, next_random(&mut self.state), demand.avoid, self.factor),
+            None => self.ring.by_hash(view, self.rng.u32(..), demand.avoid, self.factor),
         };
         let mut best = one()?;
         for _ in 1..self.draws {

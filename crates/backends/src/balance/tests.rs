@@ -165,7 +165,7 @@ fn weights_are_shown_as_they_were_written() {
 /// the long run.
 #[test]
 fn no_algorithm_ever_chooses_a_server_that_is_down() {
-    let mut random = 99_u64;
+    let mut rng = fastrand::Rng::with_seed(99);
     for balance in [
         Balance::plain("roundrobin"),
         Balance::plain("static-rr"),
@@ -175,7 +175,7 @@ fn no_algorithm_ever_chooses_a_server_that_is_down() {
     ] {
         let mut balancer = balancer(balance.clone(), false, 0, even(5));
         for step in 0..2000 {
-            let n = next_random(&mut random);
+            let n = rng.u32(..);
             let server = (n >> 8) as usize % 5;
             if n.is_multiple_of(7) {
                 balancer.update(server, n & 64 == 0, (n >> 16) % 5, None);

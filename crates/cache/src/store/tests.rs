@@ -264,18 +264,6 @@ fn workers_that_store_and_read_at_once_never_see_a_mixture() {
     assert_eq!(cache.used(), 0);
 }
 
-/// A generator of numbers that are the same in every run (xorshift64).
-struct Dice(u64);
-
-impl Dice {
-    fn below(&mut self, n: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0 % n
-    }
-}
-
 /// What a naive cache would do: everything is kept, by key and Referer.
 #[derive(Default)]
 struct Naive {
@@ -289,31 +277,31 @@ fn whatever_happens_a_cache_only_returns_what_was_stored_last() {
     for (seed, total) in (1..=20).flat_map(|seed| [(seed, 8 << 20), (seed, 24 << 10)]) {
         let cache =
             Cache::new("c", CacheLimits { total, object: total / 3, age_s: 60, vary: true, variants: 8, ranges: true });
-        let (mut dice, mut naive, mut now) = (Dice(0x9e37_79b9_7f4a_7c15 + seed), Naive::default(), 1000);
+        let (mut rng, mut naive, mut now) = (fastrand::Rng::with_seed(seed), Naive::default(), 1000);
         // Responses that are being stored: key, Referer, body so far, moment, and how often the key was invalidated then.
         let mut storing: Vec<(Storing, u64, u64, Vec<u8>, u64, u64)> = Vec::new();
         let mut readers: Vec<(Arc<CacheEntry>, Vec<u8>)> = Vec::new();
         for round in 0..3000 {
-            let (key, referer) = (dice.below(6), dice.below(3));
+            let (key, referer) = (rng.u64(..6), rng.u64(..3));
             let query = query_of(&format!("k{key}"), &[("referer", &referer.to_string())]);
-            match dice.below(10) {
+            match rng.u64(..10) {
                 0..3 => {
                     let begun = cache.store(&query, &response(Some("Referer")), Framing::Chunked, now);
                     let dropped = naive.dropped.get(&key).copied().unwrap_or(0);
                     storing.extend(begun.map(|begun| (begun, key, referer, Vec::new(), now, dropped)));
                 }
                 3..6 if !storing.is_empty() => {
-                    let at = dice.below(storing.len() as u64) as usize;
-                    let part = vec![round as u8; dice.below(2000) as usize];
+                    let at = rng.usize(..storing.len());
+                    let part = vec![round as u8; rng.u64(..2000) as usize];
                     storing[at].3.extend_from_slice(&part);
                     if !storing[at].0.append(&part) {
                         storing.swap_remove(at);
                     }
                 }
                 6 if !storing.is_empty() => {
-                    let at = dice.below(storing.len() as u64) as usize;
+                    let at = rng.usize(..storing.len());
                     let (begun, key, referer, body, moment, dropped) = storing.swap_remove(at);
-                    if dice.below(4) > 0 {
+                    if rng.u64(..4) > 0 {
                         begun.complete(None);
                         if dropped == naive.dropped.get(&key).copied().unwrap_or(0) {
                             naive.whole.insert((key, referer), (body, moment + 10));
@@ -325,7 +313,7 @@ fn whatever_happens_a_cache_only_returns_what_was_stored_last() {
                     naive.whole.retain(|(other, _), _| *other != key);
                     *naive.dropped.entry(key).or_default() += 1;
                 }
-                8 => now += dice.below(3),
+                8 => now += rng.u64(..3),
                 _ => {
                     let found = cache.find(&query, now);
                     let expected = naive.whole.get(&(key, referer)).filter(|(_, until)| *until > now);
@@ -340,7 +328,7 @@ fn whatever_happens_a_cache_only_returns_what_was_stored_last() {
                         (None, None) => {}
                     }
                     if readers.len() > 3 {
-                        let (entry, expected) = readers.swap_remove(dice.below(3) as usize);
+                        let (entry, expected) = readers.swap_remove(rng.u64(..3) as usize);
                         assert_eq!(body(&entry), expected);
                     }
                 }

@@ -1,7 +1,6 @@
 //! Packets from one TUN device to another, later: a thread for each direction.
 
 use super::{place::inside, setup::Network};
-use crate::random::Random;
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
     fs::{OFlags, fcntl_getfl, fcntl_setfl},
@@ -103,7 +102,7 @@ struct Way {
     jitter: Duration,
     loss: f64,
     queue: VecDeque<(Instant, Vec<u8>)>,
-    random: Random,
+    rng: fastrand::Rng,
 }
 
 impl Way {
@@ -113,17 +112,17 @@ impl Way {
             jitter: network.jitter / 2,
             loss: network.loss,
             queue: VecDeque::new(),
-            random: Random::new(0x9e37_79b9_7f4a_7c15_u64.wrapping_mul(seed)),
+            rng: fastrand::Rng::with_seed(seed),
         }
     }
 
     fn enter(&mut self, packet: &[u8], now: Instant) {
-        if self.random.uniform() < self.loss || self.queue.len() >= QUEUE_MAX {
+        if self.rng.f64() < self.loss || self.queue.len() >= QUEUE_MAX {
             return;
         }
         // As far below as above, and never before the one in front.
         let least = self.delay.saturating_sub(self.jitter);
-        let due = now + least + (self.jitter * 2).mul_f64(self.random.uniform());
+        let due = now + least + (self.jitter * 2).mul_f64(self.rng.f64());
         let due = self.queue.back().map_or(due, |(before, _)| due.max(*before));
         self.queue.push_back((due, packet.to_vec()));
     }

@@ -1,10 +1,7 @@
 //! Everything that is compiled from a configuration: rules, log lines and expressions, and what they refer to.
 
 use super::machine::hostname;
-use penstock_backends::{
-    check::{self, script::Script},
-    random,
-};
+use penstock_backends::check::{self, script::Script};
 use penstock_config::{
     Config, Diagnostics, Files, Line, Span, Word,
     model::{BalanceKey, PerProxy, Proxy, ProxyId},
@@ -17,6 +14,7 @@ use penstock_rules::{
 };
 use std::{
     collections::{BTreeMap, HashMap},
+    hash::{BuildHasher, RandomState},
     io,
     path::Path,
     sync::Arc,
@@ -78,7 +76,7 @@ impl World for Starting {
         std::process::id()
     }
     fn random(&self) -> u64 {
-        random::seed(0)
+        RandomState::new().hash_one(())
     }
 }
 

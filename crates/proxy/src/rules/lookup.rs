@@ -8,7 +8,6 @@ use crate::{
     },
     worker::state::Worker,
 };
-use penstock_backends::random;
 use penstock_config::{Span, model::ProxyId};
 use penstock_rules::{BackendLoad, ConnFacts, FrontendLoad, Kind, ServerLoad, ServerRef, TcpInfo, World};
 use std::net::{IpAddr, UdpSocket};
@@ -121,10 +120,7 @@ impl World for Worker {
 
     /// Each worker has its own sequence.
     fn random(&self) -> u64 {
-        let mut state = self.random.get();
-        let number = random::next(&mut state);
-        self.random.set(state);
-        number
+        self.rng.borrow_mut().u64(..)
     }
 
     fn utc_offset_s(&self, unix_s: i64) -> i32 {

@@ -14,12 +14,12 @@ use crate::{
     server::Server,
     servers::{pool::Pool, question::Questions},
 };
-use penstock_backends::random;
 use penstock_config::model::ProxyId;
 use penstock_sys::Spares;
 use slab::Slab;
 use std::{
     cell::{Cell, RefCell},
+    hash::{BuildHasher, RandomState},
     io,
     sync::{Arc, atomic::Ordering},
     task::Waker,
@@ -60,8 +60,8 @@ pub(crate) struct Worker {
     /// out why.
     reserve: Spares,
     exhaustion_told: Cell<u64>,
-    /// State of the worker's random number generator.
-    pub random: Cell<u64>,
+    /// Random numbers, not suitable for secrets: a sequence of its own.
+    pub rng: RefCell<fastrand::Rng>,
     /// The quarter of an hour, in UTC, for which the offset of local time is cached, and that offset.
     pub zone: Cell<(i64, i32)>,
     /// The fault that a test has planted.
@@ -94,7 +94,7 @@ impl Worker {
             arrivals: tokio::sync::Notify::new(),
             reserve: Spares::new(RESERVE),
             exhaustion_told: Cell::new(0),
-            random: Cell::new(random::seed(id)),
+            rng: RefCell::new(fastrand::Rng::with_seed(RandomState::new().hash_one(id))),
             zone: Cell::new((i64::MIN, 0)),
             planted: Fault::planted(),
             handle,
