@@ -18,7 +18,7 @@ pub enum Severity {
 pub struct Diagnostic {
     /// How serious it is.
     pub severity: Severity,
-    /// Where it is; `None` when it concerns the configuration as a whole (a limit, a missing section).
+    /// Where in the configuration the fault is; `None` when it concerns the whole (a limit, a missing section).
     pub span: Option<Span>,
     /// What was found: one sentence without a full stop.
     pub message: String,

@@ -10,11 +10,11 @@ use std::{collections::HashMap, sync::OnceLock};
 /// How far a keyword of HAProxy works here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Support {
-    /// It does what HAProxy's manual says.
+    /// The keyword does what HAProxy's manual says.
     Implemented,
-    /// It is read and checked, but has no effect; a NOTICE gives this reason.
+    /// The keyword is read and checked, but has no effect; a NOTICE gives this reason.
     Accepted(&'static str),
-    /// It is refused: the configuration does not start.
+    /// The keyword is refused: a configuration that has it does not start.
     Refused {
         /// Why it is refused.
         why: &'static str,
@@ -63,11 +63,11 @@ pub(crate) const ANY: Places = Places(4 | 8 | 16);
 pub(crate) const FRONT_ONLY: Places = Places(4 | 8);
 /// `listen` and `backend` only.
 pub(crate) const BACK_ONLY: Places = Places(8 | 16);
-/// Where rules may stand: everywhere, but only in defaults that have a name.
+/// Sections in which rules may stand: all of them, except `defaults` without a name.
 pub(crate) const RULES: Places = Places(2 | 4 | 8 | 16);
-/// Where the rules of a frontend may stand.
+/// Sections in which the rules of a frontend may stand: `frontend`, `listen` and named `defaults`.
 pub(crate) const FRONT_RULES: Places = Places(2 | 4 | 8);
-/// Where the rules of a backend may stand.
+/// Sections in which the rules of a backend may stand: `listen`, `backend` and named `defaults`.
 pub(crate) const BACK_RULES: Places = Places(2 | 8 | 16);
 
 /// How many words follow a keyword.

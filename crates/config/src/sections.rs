@@ -112,7 +112,7 @@ pub(crate) struct Sections {
     drafts: Vec<Draft>,
     /// `defaults` sections, named or not; a proxy without `from` inherits from the last one.
     defaults: Vec<Draft>,
-    /// Where each section name was first used, by kind of section.
+    /// The first place at which each section name was used, by kind of section.
     names: HashMap<(&'static str, String), Span>,
 }
 

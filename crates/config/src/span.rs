@@ -30,7 +30,7 @@ impl Span {
 pub struct Word {
     /// The resolved text.
     pub text: String,
-    /// Where it was written, including the quotes.
+    /// Where the word is in the configuration, quotes included.
     pub span: Span,
 }
 
@@ -68,6 +68,6 @@ pub struct Line {
 pub struct Spanned<T> {
     /// The value.
     pub value: T,
-    /// Where it was written.
+    /// Where the value is in the configuration.
     pub span: Span,
 }

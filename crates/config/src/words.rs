@@ -113,9 +113,9 @@ struct Splitter<'a> {
     at: usize,
     /// The word so far, as bytes, since `\xc3\xa9` spells one character.
     text: Vec<u8>,
-    /// Where the word started.
+    /// The offset in the line at which the current word started; `None` between words.
     begin: Option<usize>,
-    /// Where the open quote started, and its character.
+    /// The offset in the line of the quote that is open, and its character.
     quote: Option<(usize, u8)>,
 }
 

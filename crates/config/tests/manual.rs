@@ -110,7 +110,7 @@ fn every_proxy_keyword_of_the_manual_is_known_and_allowed_where_it_says() {
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
-/// Where HAProxy itself does not do what its matrix says, or we read more.
+/// Directives whose sections differ from HAProxy's matrix, because HAProxy itself departs from it or we read more.
 const DIFFERENT_PLACES: &[(&str, &str)] =
     &[("option tcplog", "HAProxy warns that it is ignored in backends, and so do we")];
 

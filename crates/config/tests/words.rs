@@ -20,7 +20,7 @@ fn ours(lines: &[String]) -> Vec<Option<String>> {
     words
 }
 
-/// The same from HAProxy's messages, which have the form `parsing [FILE:LINE]: 'WORD'.`
+/// For each line, the word that HAProxy reads from it, taken from messages of the form `parsing [FILE:LINE]: 'WORD'.`
 fn theirs(binary: &str, lines: &[String]) -> Vec<Option<String>> {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let path = folder.path().join("words.cfg");

@@ -78,7 +78,7 @@ pub struct Bind {
     pub id: Option<u32>,
     /// `guid-prefix`: its sockets are called by it, `-` and their place on the line.
     pub guid_prefix: Option<Spanned<String>>,
-    /// Where it was written.
+    /// Where the `bind` line is in the configuration.
     pub span: Span,
 }
 

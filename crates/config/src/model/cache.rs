@@ -9,7 +9,7 @@ pub struct CacheId(pub u32);
 /// `cache`: a store of responses that proxies name in their rules.
 #[derive(Clone, Debug)]
 pub struct CacheSection {
-    /// Its name.
+    /// The cache's name, by which rules refer to it.
     pub name: String,
     /// `total-max-size`, in bytes; 0 if it was not given, which is an error.
     pub total_size: u64,

@@ -262,7 +262,7 @@ pub struct CryptoSettings {
 /// `stats socket`.
 #[derive(Clone, Debug)]
 pub struct StatsSocket {
-    /// Where the socket listens.
+    /// The address on which the socket listens.
     pub address: ListenAddress,
     /// `mode`, octal.
     pub mode: Option<u32>,
@@ -276,7 +276,7 @@ pub struct StatsSocket {
     pub severity_output: SeverityOutput,
     /// `expose-fd listeners`.
     pub expose_fd_listeners: bool,
-    /// Where it was written.
+    /// Where the `stats socket` line is in the configuration.
     pub span: Span,
 }
 

@@ -20,7 +20,7 @@ pub struct LogTarget {
     pub level: u8,
     /// Lowest severity number that is used, 0 (emerg) by default: more severe lines are sent with this one.
     pub minlevel: u8,
-    /// Where it was written.
+    /// Where the `log` line is in the configuration.
     pub span: Span,
 }
 

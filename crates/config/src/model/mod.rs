@@ -67,7 +67,7 @@ pub struct Config {
 pub struct Source {
     /// As given on the command line.
     pub name: String,
-    /// Its text, which diagnostics quote.
+    /// The file's text, which diagnostics quote.
     pub text: String,
 }
 

@@ -7,9 +7,9 @@ use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 /// `userlist`.
 #[derive(Clone, Debug, Default)]
 pub struct Userlist {
-    /// Its name.
+    /// The userlist's name, by which conditions refer to it.
     pub name: String,
-    /// Its users.
+    /// The users of the list, in order.
     pub users: Vec<User>,
     /// The members' names of each group.
     pub groups: BTreeMap<String, Vec<String>>,
@@ -68,15 +68,15 @@ impl Resolvers {
 /// `peers`: processes that share stick tables.
 #[derive(Clone, Debug, Default)]
 pub struct Peers {
-    /// Its name.
+    /// The section's name.
     pub name: String,
-    /// Where it begins.
+    /// Where the section begins in the configuration.
     pub span: Span,
     /// Nothing is exchanged: `disabled`, or none of the peers is this process.
     pub disabled: bool,
     /// All peers, this process included.
     pub peers: Vec<Peer>,
-    /// Where this process listens for the others.
+    /// The addresses on which this process listens for the other peers.
     pub binds: Vec<Bind>,
     /// `table`: the name and the words after it.
     pub tables: Vec<(Word, Line)>,
@@ -85,13 +85,13 @@ pub struct Peers {
 /// `peer`, or `server` in a `peers` section.
 #[derive(Clone, Debug)]
 pub struct Peer {
-    /// Its name.
+    /// The peer's name, by which the processes know each other.
     pub name: String,
-    /// Where it was written.
+    /// Where the peer's line is in the configuration.
     pub span: Span,
-    /// Whether it is this process.
+    /// Whether the peer is this process itself.
     pub is_local: bool,
-    /// Where it listens: an IP address or a name, and a port. Without one it is not connected to.
+    /// The peer's IP address or name, and port. A peer without an address is not connected to.
     pub address: Option<(ServerHost, u16)>,
     /// The settings of a server, of which those of TLS matter.
     pub settings: ServerSettings,

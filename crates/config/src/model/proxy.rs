@@ -24,11 +24,11 @@ impl ProxyKind {
             ProxyKind::Listen => "listen",
         }
     }
-    /// Whether it accepts connections.
+    /// Whether a proxy of this kind accepts connections.
     pub fn has_frontend(self) -> bool {
         self != ProxyKind::Backend
     }
-    /// Whether it has servers.
+    /// Whether a proxy of this kind has servers.
     pub fn has_backend(self) -> bool {
         self != ProxyKind::Frontend
     }
@@ -65,9 +65,9 @@ pub struct Timeouts {
 /// A `frontend`, `backend` or `listen` section with its defaults applied.
 #[derive(Clone, Debug)]
 pub struct Proxy {
-    /// Its name.
+    /// The proxy's name.
     pub name: String,
-    /// Its kind.
+    /// The proxy's kind, which is the keyword of its section.
     pub kind: ProxyKind,
     /// The section's header line.
     pub span: Span,
@@ -172,7 +172,7 @@ pub struct Proxy {
     pub errorlocs: BTreeMap<u16, (u16, String)>,
     /// `http-error` by status: the words after the keyword.
     pub http_errors: BTreeMap<u16, Line>,
-    /// Its own `log` targets.
+    /// The proxy's own `log` targets.
     pub logs: Vec<LogTarget>,
     /// `log global`.
     pub log_global: bool,
@@ -351,7 +351,7 @@ pub struct MysqlUser {
 /// `balance ALGORITHM ...`. What each algorithm does is in the crate `backends`, under its name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Balance {
-    /// Its name, as shown in statistics.
+    /// The algorithm's name, as shown in statistics.
     pub algorithm: &'static str,
     /// The part of a request that decides: equal keys lead to the same server.
     pub key: Option<BalanceKey>,
@@ -471,7 +471,7 @@ pub struct ErrorFile {
     pub path: PathBuf,
     /// What the file contained when the configuration was read.
     pub content: Vec<u8>,
-    /// Where it was written.
+    /// Where the directive that names the file is in the configuration.
     pub span: Span,
 }
 
@@ -481,7 +481,7 @@ pub struct ErrorFile {
 pub struct Capture {
     pub name: String,
     pub len: u32,
-    /// Where it was written; captures are numbered in this order.
+    /// Where the `capture` line is in the configuration; captures are numbered in this order.
     pub span: Span,
 }
 

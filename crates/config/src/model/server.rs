@@ -40,13 +40,13 @@ pub enum ServerPort {
 /// `server`, or one instance of `server-template`.
 #[derive(Clone, Debug)]
 pub struct Server {
-    /// Its name.
+    /// The server's name.
     pub name: String,
-    /// Where it was written.
+    /// Where the server's line is in the configuration.
     pub span: Span,
-    /// Its address.
+    /// The server's address.
     pub host: ServerHost,
-    /// Its port.
+    /// The server's port.
     pub port: ServerPort,
     /// The settings that `default-server` can also set.
     pub settings: ServerSettings,

@@ -47,18 +47,18 @@ pub enum ServiceMode {
 pub enum Fate {
     /// The client gets an error.
     Deny,
-    /// It goes on without.
+    /// The message goes on without having been inspected.
     Bypass,
 }
 
 /// A `service-chain` section.
 #[derive(Clone, Debug, Default)]
 pub struct ServiceChain {
-    /// Its name.
+    /// The chain's name, by which rules refer to it.
     pub name: String,
     /// The section's header line.
     pub span: Span,
-    /// Its services, in order.
+    /// The services that a message passes, in order.
     pub steps: Vec<ChainStep>,
 }
 

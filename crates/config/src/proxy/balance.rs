@@ -71,7 +71,7 @@ pub(super) const KEYWORDS: &[Entry] = &[
 
 /// A balance algorithm.
 struct Algorithm {
-    /// Its syntax, as shown in error messages: the word, and the argument in parentheses if it has one.
+    /// The algorithm's syntax in error messages: the word, and the argument in parentheses if it has one.
     form: &'static str,
     read: Reader,
     /// What may follow `balance`, for tests and for whoever makes configurations.

@@ -22,13 +22,13 @@ pub(crate) struct Draft {
     pub(crate) default_server: Arc<ServerSettings>,
     /// `errorfile` and similar lines in order, applied once all `http-errors` sections are known.
     pub(crate) error_pages: Vec<ErrorPages>,
-    /// Where each keyword was last written, in this section or its defaults.
+    /// The last place of each keyword, in this section or its defaults.
     pub(crate) seen: BTreeMap<&'static str, Span>,
     /// The compression filters of this section.
     pub(crate) compression_filters: Vec<String>,
     /// Of the rules read so far in this section, the one that is evaluated last.
     last_rule: Option<&'static str>,
-    /// Where each server name was first used.
+    /// The first place at which each server name was used.
     server_names: HashMap<String, Span>,
     /// Whether the steps of `http-check` and of `tcp-check` come from the section that this one starts from.
     inherited_steps: [bool; 2],
@@ -188,7 +188,7 @@ impl Draft {
         }
     }
 
-    /// Whether it has TCP or HTTP rules.
+    /// Whether the section has any TCP or HTTP rules.
     pub(crate) fn has_rules(&self) -> bool {
         let p = &self.proxy;
         [
