@@ -35,11 +35,11 @@ pub struct Member {
     pub served: u32,
     /// How many requests wait for it.
     pub queued: u32,
-    /// Its slow start, while that lasts.
+    /// The progress of the server's slow start; `None` when it is not in one.
     pub ramp: Option<Ramp>,
     /// Whether its state lets it take requests.
     ready: bool,
-    /// Its effective weight; 0 if it has none.
+    /// The server's effective weight, scaled as the algorithm needs it; 0 if the server has no weight.
     eweight: u32,
     /// The total weight of the servers before it in its group, for `hash-balance-factor`.
     cumulative: u32,
@@ -51,12 +51,12 @@ impl Member {
         Member { id, weight, backup, ..Member::default() }
     }
 
-    /// Whether it may be chosen.
+    /// Whether the server may be chosen: its state allows it and it has weight.
     pub fn usable(&self) -> bool {
         self.ready && self.eweight > 0
     }
 
-    /// Its current limit of requests: between `minconn` and `maxconn` depending on the load of the backend, and lower
+    /// The current limit of requests to the server: between `minconn` and `maxconn` depending on the load of the backend, and
     /// during a slow start.
     pub fn limit(&self, load: &Load) -> u32 {
         let full = load.sessions >= load.fullconn || self.minconn == self.maxconn;
@@ -72,7 +72,7 @@ impl Member {
         }
     }
 
-    /// Whether it has a free slot that nothing is waiting for.
+    /// Whether the server has a free slot that no queued request is waiting for.
     pub fn has_room(&self, load: &Load) -> bool {
         self.maxconn == 0 || (self.queued == 0 && self.served < self.limit(load))
     }
@@ -180,9 +180,9 @@ struct Row {
 /// The kinds of weights that algorithms use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Weights {
-    /// They may change at any time, and are refined by [`WEIGHT_SCALE`] so that a slow start is smooth.
+    /// Weights may change at any time, and are refined by [`WEIGHT_SCALE`] so that a slow start is smooth.
     Dynamic,
-    /// They are fixed by the configuration, and divided by their greatest common divisor, which keeps tables short.
+    /// Weights are fixed by the configuration, and divided by their greatest common divisor, which keeps tables short.
     Fixed,
 }
 

@@ -86,11 +86,11 @@ pub struct Attempts {
 /// The kind of an attempt, compared with the previous one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Attempt {
-    /// It is the first.
+    /// The first attempt.
     First,
-    /// It goes to the same server.
+    /// Another attempt at the same server.
     Repeated,
-    /// It goes to a different server from this one, which failed.
+    /// An attempt at a different server from this one, which failed.
     Moved(ServerId),
 }
 

@@ -13,7 +13,7 @@ pub struct Key {
     pub at: ServerRef,
     /// The address; it depends on the client's if the server has no address or port of its own.
     pub target: Target,
-    /// Whether it is in TLS, which an operator may change.
+    /// Whether the connection uses TLS, which an operator may change.
     pub encrypted: bool,
     /// The server name sent in TLS.
     pub sni: Option<Box<str>>,
@@ -48,7 +48,7 @@ impl Claim {
         Claim { strategy: proxy.http_reuse, first: first && !repeated, session }
     }
 
-    /// Whether it may use that connection, which has a matching [`Key`] (manual, `http-reuse`).
+    /// Whether the request may use this connection, which has a matching [`Key`] (manual, `http-reuse`).
     pub fn may_have(&self, offer: &Offer) -> bool {
         let by_age = match (self.strategy, self.first) {
             (HttpReuse::Never, _) | (HttpReuse::Safe, true) => false,
@@ -76,7 +76,7 @@ pub struct Offer {
     pub carried: u64,
     /// The client of the first exchange running on it, if there is one. Always `None` for HTTP/1.
     pub running: Option<Session>,
-    /// Whether it speaks HTTP/2.
+    /// Whether the connection speaks HTTP/2.
     pub multiplexed: bool,
 }
 

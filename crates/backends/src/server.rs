@@ -87,21 +87,21 @@ pub struct Changes {
 
 /// A server.
 pub struct Server<E = ()> {
-    /// Its backend and its id there.
+    /// The server's backend, and its id there.
     pub at: ServerRef,
-    /// Its name.
+    /// The server's name.
     pub name: String,
     /// `id`, or the lowest free number from 1.
     pub id: u32,
     /// The settings of its line.
     pub config: Arc<model::Server>,
-    /// Whether it was added at run time.
+    /// Whether the server was added at run time.
     pub dynamic: bool,
-    /// Its current address.
+    /// The server's current address.
     pub endpoint: ArcSwap<Endpoint>,
     /// The address of its checks, if different.
     pub check_place: ArcSwap<CheckPlace>,
-    /// Where its agent is, and what that is sent.
+    /// The address of the server's agent, and what is sent to it.
     pub agent_place: ArcSwap<AgentPlace>,
     /// The caller's data.
     pub with: E,
@@ -112,9 +112,9 @@ pub struct Server<E = ()> {
     checked: AtomicBool,
     /// Whether its agent is asked, provided its line has `agent-check`.
     asked: AtomicBool,
-    /// Whether it is spoken to in TLS, provided that TLS is prepared.
+    /// Whether new connections to the server use TLS, provided that TLS is prepared.
     encrypted: AtomicBool,
-    /// Whether an operator has decided that.
+    /// Whether an operator has decided if TLS is used.
     encryption_decided: AtomicBool,
     /// The name that is resolved for it, if it has one.
     fqdn: ArcSwapOption<String>,
@@ -136,9 +136,9 @@ pub struct Server<E = ()> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Shutdown {
-    /// It went down, with `on-marked-down shutdown-sessions`.
+    /// The server went down, with `on-marked-down shutdown-sessions`.
     Down,
-    /// It is a backup, and an active server came up with `on-marked-up shutdown-backup-sessions`.
+    /// The server is a backup, and an active server came up with `on-marked-up shutdown-backup-sessions`.
     Up,
     /// By an operator.
     Operator,
@@ -164,7 +164,7 @@ pub struct Want {
     pub hash: Option<u32>,
     /// The server that just failed this request.
     pub avoid: Option<ServerId>,
-    /// Its priority in queues.
+    /// The request's priority in queues.
     pub priority: Priority,
 }
 
@@ -254,12 +254,12 @@ impl<E> Server<E> {
         }
     }
 
-    /// Its index in the tables of its backend.
+    /// The server's index in the tables of its backend.
     pub(crate) fn slot(&self) -> usize {
         self.at.server.index()
     }
 
-    /// Whether it has been removed, so that what is stored for it can be dropped.
+    /// Whether the server has been removed, so that what is stored for it can be dropped.
     pub fn is_removed(&self) -> bool {
         self.removed.load(Relaxed)
     }
@@ -284,7 +284,7 @@ impl<E> Server<E> {
         self.asked.load(Relaxed)
     }
 
-    /// Whether it is spoken to in TLS.
+    /// Whether new connections to the server use TLS.
     pub fn is_encrypted(&self) -> bool {
         self.encrypted.load(Relaxed)
     }
@@ -310,12 +310,12 @@ impl<E> Server<E> {
         self.fqdn.store(Some(Arc::new(name.to_owned())));
     }
 
-    /// Whether it is not down: persistence may send requests to it, even while it drains.
+    /// Whether the server is not down: persistence may send requests to it, even while it drains.
     pub fn is_running(&self) -> bool {
         self.running.load(Relaxed)
     }
 
-    /// Whether it is up and has weight, so that it takes new clients.
+    /// Whether the server is up and has weight, so that it takes new clients.
     pub fn is_usable(&self) -> bool {
         self.usable.load(Relaxed)
     }

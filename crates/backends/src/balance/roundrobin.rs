@@ -35,9 +35,9 @@ enum Tree {
 struct Place {
     /// Tree, key, and turn of insertion, which orders equals; `None` while it is in no tree.
     node: Option<(Tree, u32, u64)>,
-    /// Its last turn.
+    /// The server's last turn.
     last: u32,
-    /// Its next turn.
+    /// The server's next turn.
     next: u32,
     /// Remainder of the division that determined its turns.
     rest: u32,

@@ -188,7 +188,7 @@ fn no_algorithm_ever_chooses_a_server_that_is_down() {
     }
 }
 
-/// It makes no difference to any choice whether an added server gets the slot of a removed one or a new one.
+/// No choice depends on whether an added server gets the slot of a removed one or a new one.
 #[test]
 fn a_server_in_a_used_slot_is_as_one_in_a_new_slot() {
     let consistent = |balance| (balance, true);

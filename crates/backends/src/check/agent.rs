@@ -72,7 +72,7 @@ pub struct AgentReply {
     pub maxconn: Option<String>,
     /// Whether the server is up.
     pub health: AgentHealth,
-    /// Its description, or the word that was not understood.
+    /// The agent's description of the state, or the word that was not understood.
     pub text: String,
 }
 
@@ -93,9 +93,9 @@ pub enum AgentHealth {
     /// Nothing.
     #[default]
     Unsaid,
-    /// It is up; the word as written.
+    /// The server is up; the word as written.
     Up(String),
-    /// It is down; the word as written.
+    /// The server is down; the word as written.
     Down(String),
     /// The line was not complete, and is ignored.
     Incomplete,

@@ -48,7 +48,7 @@ impl Verdict {
         self.row().1
     }
 
-    /// Its effect.
+    /// The effect of the result on the server's health.
     pub fn effect(self) -> Effect {
         match self {
             Verdict::Initializing | Verdict::Unchanged => Effect::Neutral,
@@ -58,7 +58,7 @@ impl Verdict {
         }
     }
 
-    /// Whether it was decided on data, so that it has a code.
+    /// Whether the result was decided on data that came back, so that it has a code.
     pub fn has_code(self) -> bool {
         use Verdict as V;
         let program = matches!(self, V::ProgramPassed | V::ProgramFailed | V::ProgramTimeout);

@@ -10,11 +10,11 @@ use std::time::Duration;
 pub enum Conclusion {
     /// No change.
     Steady,
-    /// It goes down.
+    /// The server goes down.
     Down,
-    /// It comes up.
+    /// The server comes up.
     Up,
-    /// It stays up only for clients tied to it.
+    /// The server stays up only for clients tied to it.
     Stopping,
 }
 

@@ -31,7 +31,7 @@ pub enum Kind {
 /// One step.
 #[derive(Debug)]
 pub struct Step {
-    /// What it does.
+    /// The action to carry out.
     pub action: Action,
     /// `comment`, which errors from here on quote.
     pub comment: Option<String>,
@@ -55,7 +55,7 @@ pub enum Action {
 }
 
 impl Action {
-    /// Whether it involves the server; comments and variables do not.
+    /// Whether the action involves the server; comments and variables do not.
     pub fn acts(&self) -> bool {
         !matches!(self, Action::Comment | Action::Set(_))
     }
@@ -64,7 +64,7 @@ impl Action {
 /// `connect`.
 #[derive(Clone, Debug, Default)]
 pub struct Connect {
-    /// Whether it is not written, but is the connection that every check starts with.
+    /// Whether this step is not in the configuration, but is the connection that every check starts with.
     pub implicit: bool,
     /// `port`.
     pub port: Option<u16>,
@@ -91,7 +91,7 @@ pub struct Connect {
 pub struct Text {
     /// The text as a format.
     pub format: LogFormat,
-    /// Whether it is in hexadecimal.
+    /// Whether the text is in hexadecimal.
     pub hexadecimal: bool,
 }
 
@@ -120,7 +120,7 @@ pub fn hex(text: &[u8]) -> Option<Vec<u8>> {
 pub struct Standing {
     /// The value of `X-Haproxy-Server-State`, for `send-state`.
     pub state: String,
-    /// Whether it is down: then a 404 does not bring it up.
+    /// Whether the server is down: then a 404 does not bring it up.
     pub down: bool,
 }
 
@@ -237,7 +237,7 @@ pub enum Pattern {
     Regex {
         /// The expression.
         regex: Regex,
-        /// Whether it is matched against the bytes in upper-case hexadecimal.
+        /// Whether the expression is matched against the bytes in upper-case hexadecimal.
         hexadecimal: bool,
     },
     /// `status`: ranges.

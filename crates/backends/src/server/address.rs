@@ -13,7 +13,7 @@ impl<E> Backends<E> {
         server.endpoint.store(Arc::new(Endpoint { host, port: server.endpoint.load().port }));
     }
 
-    /// Its name no longer resolves: puts it in maintenance until it does.
+    /// Puts a server whose name no longer resolves in maintenance until it does, and takes its address away.
     pub fn set_unresolved(&self, at: ServerRef, reason: &'static str, now: Instant) {
         if self.status(at).is_some_and(|status| !status.admin.has(Admin::UNRESOLVED)) {
             self.set_admin_for(at, Admin::UNRESOLVED, true, reason, self.since(now));
@@ -21,7 +21,7 @@ impl<E> Backends<E> {
         self.set_host(at, None);
     }
 
-    /// Its name resolves again.
+    /// Ends the maintenance of a server whose name resolves again; does nothing if it was not in maintenance for that.
     pub fn set_resolved(&self, at: ServerRef, now: Instant) {
         if self.status(at).is_none_or(|status| !status.admin.has(Admin::UNRESOLVED)) {
             return;

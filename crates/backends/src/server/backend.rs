@@ -11,15 +11,15 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 /// A backend.
 pub struct Backend<E = ()> {
-    /// Its place in [`Config::proxies`].
+    /// The backend's place in [`Config::proxies`].
     pub proxy: ProxyId,
-    /// Its name.
+    /// The backend's name.
     pub name: String,
     pub(super) balance: Balance,
     hash_type: HashType,
     fullconn: u32,
     pub(super) redispatch: bool,
-    /// Whether it is a `listen` section, which logs call a proxy.
+    /// Whether the backend is a `listen` section, which logs call a proxy.
     pub(super) listens: bool,
     sessions: AtomicU32,
     sessions_max: AtomicU32,

@@ -31,9 +31,9 @@ pub enum RemoveError {
     NoServer,
     /// Other parts of the configuration refer to it.
     Pinned,
-    /// It is not in maintenance.
+    /// The server is not in maintenance.
     NotInMaintenance,
-    /// It has requests, or requests wait for it.
+    /// The server has requests, or requests wait for it.
     Busy,
 }
 

@@ -18,25 +18,25 @@ pub struct SavedServer {
     pub name: String,
     /// The address it had.
     pub address: Option<IpAddr>,
-    /// Its state by checks.
+    /// The server's state according to checks.
     pub state: Operational,
     /// HAProxy's administrative flags.
     flags: u32,
-    /// Its weight.
+    /// The server's weight when the file was written.
     weight: u32,
-    /// Its weight by the configuration of that process.
+    /// The server's weight in the configuration of the process that wrote the file.
     configured_weight: u32,
     /// How long it had been in its state.
     age: Duration,
-    /// Its check was configured, and switched off.
+    /// Whether the server's check was configured, but switched off.
     check_is_off: bool,
-    /// Its port.
+    /// The server's port.
     port: Option<u16>,
     /// The port of its checks, if it differs from the server's.
     check_port: Option<u16>,
     /// The address of its checks, where that is another.
     check_address: Option<IpAddr>,
-    /// Its agent was configured, and switched off.
+    /// Whether the server's agent was configured, but switched off.
     agent_is_off: bool,
     /// The address of its agent, where that is another.
     agent_address: Option<IpAddr>,
@@ -47,7 +47,7 @@ pub struct SavedServer {
 /// Why a file of states is of no use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SavedError {
-    /// It does not begin with the version of the format.
+    /// The file does not begin with the version of the format.
     Version,
     /// The line with this number is not in the format.
     Line(usize),
@@ -77,7 +77,7 @@ const FORCED_MAINT: u32 = 1;
 const CONFIGURED_MAINT: u32 = 4;
 const FORCED_DRAIN: u32 = 8;
 
-/// What it says in a check's flags.
+/// HAProxy's flags of a check.
 const CHECK_CONFIGURED: u32 = 2;
 const CHECK_ENABLED: u32 = 4;
 

@@ -26,7 +26,7 @@ impl Admin {
     pub const FORCED_MAINT: Admin = Admin(1);
     /// Maintenance of the server it tracks.
     pub const INHERITED_MAINT: Admin = Admin(2);
-    /// Its name does not resolve.
+    /// Maintenance because the server's name does not resolve.
     pub const UNRESOLVED: Admin = Admin(4);
     /// Drain by an operator or the agent.
     pub const FORCED_DRAIN: Admin = Admin(8);
@@ -44,12 +44,12 @@ impl Admin {
         if on { Admin(self.0 | other.0) } else { Admin(self.0 & !other.0) }
     }
 
-    /// Whether it is in maintenance for any reason.
+    /// Whether any reason for maintenance is set.
     pub fn maint(self) -> bool {
         self.has(Admin(1 | 2 | 4))
     }
 
-    /// Whether it is draining for any reason.
+    /// Whether any reason for draining is set.
     pub fn drain(self) -> bool {
         self.has(Admin(8 | 16))
     }
@@ -70,15 +70,15 @@ pub struct Check {
     pub description: &'static str,
     /// An HTTP status, or another protocol's code, if one was read.
     pub code: Option<u32>,
-    /// How long it took.
+    /// How long the last check took.
     pub duration: Option<Duration>,
     /// The text that the server or the system returned.
     pub info: String,
     /// Whether a check is in progress.
     pub running: bool,
-    /// Whether it is carried out; an operator may switch it off.
+    /// Whether the check is carried out; an operator may switch it off.
     pub enabled: bool,
-    /// Number of checks that failed while it was up.
+    /// Number of checks that failed while the server was up.
     pub failed: u64,
 }
 
@@ -103,7 +103,7 @@ impl Check {
         }
     }
 
-    /// Whether it is fully healthy.
+    /// Whether the server is fully healthy: only `fall` failures in a row would take it down.
     pub fn is_well(&self) -> bool {
         self.health + 1 == self.rise + self.fall
     }
@@ -123,7 +123,7 @@ pub struct Status {
     pub admin: Admin,
     /// `weight`, as configured or set at run time.
     pub weight: u32,
-    /// Its health check, if it has one.
+    /// The server's health check; `None` if it has none.
     pub check: Option<Check>,
     /// What its agent says, if it has one. One answer suffices to take it down or bring it up.
     pub agent: Option<Agent>,
@@ -164,12 +164,12 @@ impl Status {
         }
     }
 
-    /// Its check, unless that is switched off.
+    /// The health check; `None` if there is none or it is switched off.
     pub fn live_check(&self) -> Option<&Check> {
         self.check.as_ref().filter(|check| check.enabled)
     }
 
-    /// Its agent, unless that is switched off.
+    /// The agent; `None` if there is none or it is switched off.
     pub fn live_agent(&self) -> Option<&Agent> {
         self.agent.as_ref().filter(|agent| agent.enabled)
     }

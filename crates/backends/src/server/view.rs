@@ -6,11 +6,11 @@ use crate::balance::{Member, Totals};
 /// A server at one moment.
 #[derive(Clone, Debug)]
 pub struct ServerView {
-    /// Its state.
+    /// The server's state.
     pub status: Status,
-    /// Its data in the balance algorithm.
+    /// The server's data in the balance algorithm.
     pub member: Member,
-    /// Its effective weight, including slow start.
+    /// The server's effective weight, including slow start.
     pub weight: u32,
 }
 

@@ -22,17 +22,17 @@ pub(super) struct AdminChange<'a> {
 enum AdminStep {
     /// Nothing visible.
     Nothing,
-    /// It was down, and is now also in maintenance.
+    /// The server was down, and is now also in maintenance.
     MaintainDown,
-    /// It goes down for maintenance.
+    /// The server goes down for maintenance.
     Maintain,
-    /// Its maintenance ends.
+    /// The server's maintenance ends.
     Resume,
     /// An operator's maintenance ends, but another reason for maintenance remains.
     StayMaintained,
-    /// It takes no new clients.
+    /// The server takes no new clients.
     Drain,
-    /// It takes new clients again.
+    /// The server takes new clients again.
     Undrain,
 }
 
