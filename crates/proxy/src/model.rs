@@ -96,7 +96,7 @@ struct Run {
     buffers: (usize, usize),
     /// How many bytes a connection takes before they are read.
     pipe: usize,
-    /// Where the client's bytes are cut, and those of the first server connection.
+    /// Offsets at which the client's bytes are cut, and those of the first server connection.
     cuts: (Option<usize>, Option<usize>),
     /// How many rounds are allowed.
     rounds: u64,

@@ -26,7 +26,7 @@ use penstock_http::Framing;
 use penstock_rules::{Answer, By, Destination, During, LogLevel, ProxyRules, Termination};
 use std::rc::Rc;
 
-/// Where a request goes.
+/// The destination of a request.
 pub(crate) enum Route {
     /// To the backend at this place in the configuration.
     Backend(ProxyId),

@@ -91,7 +91,7 @@ async fn serve(mut conn: Conn, mut client: Raw, backend: Option<ProxyId>) {
 /// The result of serving a connection in TCP mode.
 enum Served {
     Over,
-    /// It continues as an HTTP connection, maybe of a version that a rule has fixed.
+    /// The connection continues as an HTTP connection, maybe of a version that a rule has fixed.
     Http(Option<Version>),
 }
 

@@ -25,7 +25,7 @@ use std::future::poll_fn;
 
 /// A response whose head is in the exchange.
 pub(super) struct Answer<'a> {
-    /// Where its body comes from.
+    /// The server, or stored response, that the body is read from.
     pub upstream: &'a mut dyn Upstream,
     /// The request's body, which may still be on its way.
     pub request: Flow,

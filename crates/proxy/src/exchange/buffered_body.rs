@@ -94,7 +94,7 @@ pub(crate) async fn look(live: &mut Live<'_>) {
     .await;
 }
 
-/// Where a response's body is read from while rules look at its head, and the request that may still be on its way.
+/// The source of a response's body while rules look at its head, and the request that may still be on its way.
 pub(crate) struct Ahead<'a> {
     pub upstream: &'a mut dyn Upstream,
     pub request: &'a mut Flow,

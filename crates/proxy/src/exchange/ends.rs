@@ -33,13 +33,13 @@ impl Body {
 #[derive(Debug)]
 #[allow(dead_code, reason = "the reasons inside are for whoever debugs")]
 pub(crate) enum Fault {
-    /// It closed before its message was complete.
+    /// The peer closed its connection before its message was complete.
     Closed,
-    /// Its socket failed.
+    /// The peer's socket failed.
     Io(io::Error),
-    /// It sent something that is not a valid message.
+    /// The peer sent something that is not a valid message.
     Invalid(Error),
-    /// There is no memory for what it sends.
+    /// There is no memory for what the peer sends.
     Memory(NoMemory),
 }
 
@@ -91,7 +91,7 @@ pub(crate) trait Sink {
 /// The end of a body that was received completely.
 #[derive(Clone, Copy)]
 pub(crate) struct End<'a> {
-    /// Its trailers.
+    /// The body's trailers.
     pub trailers: Option<&'a Fields>,
 }
 

@@ -6,9 +6,10 @@ use std::future::poll_fn;
 /// Why a client was not sent what was queued for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Unsent {
-    /// It did not take it within `timeout client`.
+    /// The client did not take it within `timeout client`.
     Late,
-    /// Its connection, or stream, is closed. What is queued stays queued, so that a caller that goes on must not queue more without end.
+    /// The client's connection, or stream, is closed. What is queued stays queued, so a caller that goes on must not queue more
+    /// without end.
     Closed,
 }
 

@@ -51,7 +51,7 @@ pub(crate) struct Exchange {
     pub cookie: CookiePersistence,
     /// Whether the response head has been sent to the client.
     pub responded: bool,
-    /// Whether it is a TLS connection that is passed on without being decrypted.
+    /// Whether this is a TLS connection that is passed on without being decrypted.
     pub bypassed: bool,
     /// Set for the first request of a connection that was of `mode tcp` until then.
     pub switched: Option<Switched>,
@@ -60,7 +60,7 @@ pub(crate) struct Exchange {
     /// Whether another attempt at a server is left.
     pub may_retry: bool,
     pub presence: Option<Presence>,
-    /// Where its worker has it in the roster.
+    /// The slot of the session in its worker's roster.
     pub listed: Option<usize>,
 }
 

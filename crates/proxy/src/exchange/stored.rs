@@ -55,7 +55,7 @@ pub(super) async fn deliver(live: &mut Live<'_>) {
 struct Stored {
     entry: Arc<CacheEntry>,
     age_s: u64,
-    /// Where the next byte of the body is: its piece, and its place there.
+    /// The next byte of the body to be sent: the index of its piece, and `at`, its offset in that.
     piece: usize,
     at: usize,
     /// How many bytes are still to be sent.

@@ -17,11 +17,11 @@ use std::future::poll_fn;
 
 /// How a connection continues after its ClientHello.
 pub(crate) enum Decided {
-    /// It is decrypted. With the bytes that have been read.
+    /// The connection is decrypted, beginning with the bytes that have been read.
     Decrypt(Socket, Vec<u8>),
-    /// It is passed on to this backend, without being decrypted.
+    /// The connection is passed on to this backend, without being decrypted.
     Bypass(Box<Raw>, ProxyId),
-    /// It is closed, for this reason.
+    /// The connection is closed, for this reason.
     Refused(String),
 }
 

@@ -61,11 +61,11 @@ enum Ended {
 /// The result of waiting for a request.
 #[derive(Debug)]
 pub(crate) enum Received {
-    /// It is complete, and its body may follow.
+    /// The request's head is complete, and its body may follow.
     Request,
     /// The client closed; `partial` if part of a request had arrived.
     Closed { partial: bool },
-    /// Its socket failed; `partial` as for `Closed`.
+    /// The client's socket failed; `partial` as for `Closed`.
     Failed { partial: bool },
     /// The client sent something that is not a valid request.
     Invalid(penstock_http::Error),

@@ -39,15 +39,15 @@ pub(crate) struct Http2Client {
 
 /// The state of the response.
 enum Outbound {
-    /// It has not started.
+    /// The response has not started.
     Waiting,
-    /// Its head, and the head's length. It is held until something follows, so that a response without a body takes one
+    /// The response's head, and its length. It is held until something follows, so that a response without a body takes one
     /// frame.
     Head(Response<()>, usize),
     Body(SendStream<Bytes>),
-    /// It has been sent completely.
+    /// The response has been sent completely.
     Ended,
-    /// It was reset: the client knows that no more follows.
+    /// The stream was reset: the client knows that no more follows.
     Reset,
 }
 

@@ -108,7 +108,7 @@ struct Job {
     entered: Entered,
 }
 
-/// Where an idle task receives its next job, or learns that there is none.
+/// A slot in which an idle task receives its next job, or learns that there is none.
 #[derive(Default)]
 struct Task {
     job: RefCell<Option<Option<Job>>>,

@@ -143,7 +143,7 @@ impl Heads {
     /// Parses a block; returns what h2 is to read instead, if anything.
     ///
     /// # Errors
-    /// When it cannot be decoded: nothing after it can be either (RFC 9113 section 4.3).
+    /// If the block cannot be decoded: nothing after it can be either (RFC 9113 section 4.3).
     fn read(
         &mut self,
         header: &Header,

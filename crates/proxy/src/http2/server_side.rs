@@ -54,9 +54,9 @@ enum Wanted {
 }
 
 enum Outbound {
-    /// There is none yet, or it cannot be sent for this reason.
+    /// There is no request yet, or it cannot be sent for this reason.
     None(Option<Error>),
-    /// Its head is held until something follows, so that a request without a body takes one frame.
+    /// The request's head, held until something follows, so that a request without a body takes one frame.
     Head(Request<()>),
     Body(SendStream<Bytes>),
     Ended,

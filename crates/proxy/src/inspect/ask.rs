@@ -39,13 +39,13 @@ pub(super) enum Failure {
     Unreachable,
     /// No server had a place in time.
     Busy,
-    /// It did not go on in time.
+    /// The server did not go on in time.
     Timeout,
-    /// It closed the connection before its answer was complete.
+    /// The server closed the connection before its answer was complete.
     Closed,
-    /// Its answer was not a proper one, or said that the service did not do its work.
+    /// The server's answer was not valid, or said that the service did not do its work.
     Invalid,
-    /// It says that it does not inspect such messages.
+    /// The service says that it does not inspect such messages.
     Unsuitable,
 }
 
@@ -61,7 +61,7 @@ impl Failure {
             Failure::Unsuitable => "unsuitable",
         }
     }
-    /// What it says about the server that was asked, if it says anything.
+    /// What the failure counts as in the health of the server that was asked, if it counts.
     fn seen(self) -> Option<Seen> {
         match self {
             Failure::Timeout => Some(Seen::ResponseTimeout),
@@ -172,7 +172,7 @@ struct Asking<'a> {
     service: ProxyId,
     method: IcapMethod,
     want: Want,
-    /// What it has said about itself; `None` while it is asked for that.
+    /// The service's description of itself; `None` while that is being asked for.
     options: Option<Rc<ServiceOptions>>,
 }
 

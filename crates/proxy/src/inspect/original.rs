@@ -39,9 +39,9 @@ pub(super) struct Original<'a, 'b> {
 
 /// Why no more of a body is read.
 pub(super) enum Broken {
-    /// Its sender has failed.
+    /// The sender of the body has failed.
     Source(Fault),
-    /// Its sender has not gone on in time.
+    /// The sender of the body has not gone on in time.
     Late,
 }
 
@@ -77,7 +77,7 @@ impl<'a, 'b> Original<'a, 'b> {
     pub fn has_body(&self) -> bool {
         self.framing != Framing::None
     }
-    /// Whether it is known to have, or has already, more than `most` bytes.
+    /// Whether the body is announced to have, or has already, more than `most` bytes.
     pub fn is_longer_than(&self, most: u64) -> bool {
         self.pieces.len() > most || matches!(self.framing, Framing::Length(length) if length > most)
     }

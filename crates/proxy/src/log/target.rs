@@ -134,7 +134,7 @@ impl Stream {
 pub(crate) struct Outlet {
     pub target: Arc<Target>,
     lines: Vec<u8>,
-    /// Where each line ends.
+    /// The offset at which each line in `lines` ends.
     ends: Vec<u32>,
 }
 

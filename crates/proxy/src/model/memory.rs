@@ -26,7 +26,7 @@ struct Pipe {
     /// After this many bytes the rest is held back until nothing else is left to do.
     cut: Option<usize>,
     ended: bool,
-    /// Whether it ended with a reset.
+    /// Whether the direction ended with a reset.
     reset: bool,
     /// Whether its reader is gone.
     gone: bool,
@@ -57,7 +57,7 @@ pub(crate) struct Memory {
 pub(crate) struct Shape {
     /// Most bytes in flight in each direction.
     pub capacity: usize,
-    /// Where the bytes that the proxy reads are cut in two.
+    /// The offset at which the bytes that the proxy reads are cut in two.
     pub cut: Option<usize>,
     /// Whether the proxy's end has a planted spin.
     pub spins: bool,

@@ -15,7 +15,7 @@ use std::{
 pub struct BadMessage {
     /// Number of invalid messages before this one.
     pub number: u32,
-    /// When it arrived, in µs since 1970.
+    /// The time at which the message arrived, in µs since 1970.
     pub unix_us: u64,
     /// The client's frontend.
     pub frontend: ProxyId,

@@ -11,11 +11,11 @@ pub struct Reports(Vec<Mutex<Report>>);
 /// The engine of one worker, or the sum of all.
 #[derive(Clone, Debug)]
 pub struct Report {
-    /// Its name.
+    /// The engine's name.
     pub engine: &'static str,
-    /// What it counted.
+    /// The engine's counters.
     pub counters: Counters,
-    /// Its device, if it drives one.
+    /// The engine's device, if it drives one.
     pub device: Option<DeviceReport>,
     /// The stacks of suspended handshakes.
     pub stacks: StackCounts,

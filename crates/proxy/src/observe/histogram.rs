@@ -77,7 +77,7 @@ impl Tally {
         Tally(std::array::from_fn(|at| self.0[at].wrapping_sub(earlier.0[at])))
     }
 
-    /// Whether it contains no times.
+    /// Whether no time has been counted.
     pub fn is_empty(&self) -> bool {
         self.0.iter().all(|count| *count == 0)
     }

@@ -94,7 +94,7 @@ macro_rules! metrics {
         pub enum Metric { $($(#[doc = $doc])+ $name,)+ }
 
         impl Metric {
-            /// Its value for the growth of counters over this many seconds; `None` if it is undefined.
+            /// The metric's value if counters grew by `grown` in this many seconds; `None` if it is undefined.
             fn of(self, grown: &Reading, seconds: f64) -> Option<f64> {
                 let of: fn(&Reading, f64) -> Option<f64> = match self { $(Metric::$name => $value,)+ };
                 of(grown, seconds)

@@ -22,7 +22,7 @@ pub struct Snapshot {
 /// Figures of the process.
 #[derive(Clone, Debug, Default)]
 pub struct Process {
-    /// Its process id.
+    /// The process id.
     pub pid: u32,
     /// `node`, or the host name.
     pub node: String,
@@ -30,15 +30,15 @@ pub struct Process {
     pub description: Option<String>,
     /// Number of workers.
     pub threads: u32,
-    /// When it started, in seconds since 1970.
+    /// The time at which the process started, in seconds since 1970.
     pub started: u64,
-    /// How long it has run.
+    /// How long the process has run.
     pub uptime: Duration,
     /// The time of the snapshot, on the clock on which the ages in rows are measured.
     pub clock: Duration,
-    /// When it began to run, on that clock.
+    /// The time at which the process began to run, on the same clock as `clock`.
     pub began: Duration,
-    /// Whether it has stopped listening.
+    /// Whether the process has stopped listening.
     pub stopping: bool,
     /// `maxconn`.
     pub maxconn: u32,
@@ -150,11 +150,11 @@ pub struct Row {
     pub iid: u32,
     /// The server's or listener's `id`, 0 for frontends and backends.
     pub sid: u32,
-    /// Whether it has `mode http`.
+    /// Whether the proxy has `mode http`.
     pub http: bool,
-    /// When it was looked at, on the clock on which its ages are measured.
+    /// The time of this row, on the clock on which its ages are measured.
     pub now: Duration,
-    /// Its counters.
+    /// The row's counters.
     pub totals: Totals,
     /// Number of sessions.
     pub sessions: Level,
@@ -181,7 +181,7 @@ pub struct Row {
 /// What servers and backends have in common.
 #[derive(Clone, Debug, Default)]
 pub struct Upstream {
-    /// Whether it can take requests.
+    /// Whether the server or backend can take requests.
     pub up: bool,
     /// Effective weight.
     pub weight: u32,
@@ -195,7 +195,7 @@ pub struct Upstream {
     pub since: Duration,
     /// Total time it was down.
     pub down_time: Duration,
-    /// Whether it is down, so that this time grows.
+    /// Whether the server or backend is down, so that `down_time` grows.
     pub down: bool,
     /// How often it went down.
     pub down_transitions: u64,
@@ -206,7 +206,7 @@ pub struct Upstream {
 /// Fields that only servers have.
 #[derive(Clone, Debug)]
 pub struct ServerRow {
-    /// Its state.
+    /// The server's state.
     pub status: Status,
     /// The state of the server that determines its own: itself, unless it tracks another.
     pub reference: Status,
@@ -214,13 +214,13 @@ pub struct ServerRow {
     pub tracked: Option<String>,
     /// The percentage that its slow start has reached.
     pub throttle: Option<u32>,
-    /// Its address.
+    /// The server's address.
     pub address: Option<String>,
     /// `maxqueue`.
     pub queue_limit: Option<u32>,
     /// Whether errors in traffic are observed.
     pub observed: bool,
-    /// Whether it is a backup.
+    /// Whether the server is a backup.
     pub backup: bool,
     /// `pool-max-conn`.
     pub idle_limit: Option<u32>,
@@ -261,12 +261,12 @@ impl Row {
 }
 
 impl ServerRow {
-    /// Its own check, if it has one that is not switched off.
+    /// The server's own check, if it has one that is not switched off.
     pub fn check(&self) -> Option<&Check> {
         self.status.live_check()
     }
 
-    /// Its agent, if it has one that is not switched off.
+    /// The server's agent, if it has one that is not switched off.
     pub fn agent(&self) -> Option<&Check> {
         self.status.live_agent()
     }

@@ -29,7 +29,7 @@ pub(super) type Shared = Rc<RefCell<PeerSession<Arc<Entry>>>>;
 pub(super) enum End {
     /// The peer closed it.
     Closed,
-    /// It failed.
+    /// Reading or writing failed.
     Failed(io::Error),
     /// The peer broke the protocol.
     Flaw(Flaw),

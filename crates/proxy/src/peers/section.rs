@@ -67,7 +67,7 @@ impl Changes {
 
 /// A section that is not disabled.
 pub(crate) struct PeersSection {
-    /// Its place in the configuration.
+    /// The section's index in the configuration's peers sections.
     pub at: usize,
     pub name: String,
     /// The name of this process.
@@ -75,7 +75,7 @@ pub(crate) struct PeersSection {
     pub peers: Vec<PeerPlace>,
     /// TLS of each `bind` line.
     pub acceptors: Vec<Option<Acceptor>>,
-    /// Where a successor listens.
+    /// The address on which a successor of this process listens.
     pub successor: Option<SocketAddr>,
     pub tables: Arc<Tables>,
 }
@@ -200,7 +200,7 @@ fn address(peer: &Peer, diagnostics: &mut Diagnostics) -> Option<SocketAddr> {
     }
 }
 
-/// Where the next process of this section can be reached from this machine.
+/// The address at which the next process of this section can be reached from this machine: its first `bind` address.
 fn successor(section: &Peers) -> Option<SocketAddr> {
     let address = &section.binds.first()?.addresses.first()?.value;
     let (ip, port) = match address {

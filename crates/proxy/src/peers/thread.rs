@@ -156,7 +156,7 @@ pub(super) struct Running {
 struct PeerState {
     current: Option<Current>,
     progress: Acknowledged,
-    /// Whether it refused version 2.1.
+    /// Whether the peer refused version 2.1 of the protocol.
     is_old: bool,
     status: &'static str,
     handshake: Option<Instant>,

@@ -20,11 +20,11 @@ pub struct PeersView {
 /// The state of a peer.
 #[derive(Clone, Debug, Default)]
 pub struct PeerView {
-    /// Its name.
+    /// The peer's name.
     pub name: String,
-    /// Whether it is this process.
+    /// Whether the peer is this process.
     pub is_local: bool,
-    /// Where it is connected to.
+    /// The address at which this process connects to the peer.
     pub address: Option<SocketAddr>,
     /// The last status: four letters, as in HAProxy.
     pub status: &'static str,
@@ -55,7 +55,7 @@ pub struct PeerView {
 /// A table, as it stands with a peer.
 #[derive(Clone, Debug, Default)]
 pub struct SharedTableView {
-    /// Its name.
+    /// The table's name.
     pub name: String,
     /// Our number of it.
     pub local_id: usize,

@@ -16,11 +16,11 @@ pub struct WorkerView {
     pub turns_spent: u64,
     /// Number of its current connections.
     pub connections: u32,
-    /// Whether it is in a turn.
+    /// Whether the worker is in a turn.
     pub working: bool,
     /// The owner of the current or latest turn.
     pub whose: String,
-    /// What it is doing, or did last.
+    /// What the worker is doing, or did last, in words.
     pub doing: &'static str,
     /// Statistics of its crypto engine.
     pub engine: crate::engine::Report,

@@ -47,7 +47,7 @@ pub struct Program {
     pub(crate) chains: Vec<Chain>,
     /// The `sni` expression of each server.
     pub(crate) sni: PerProxy<Vec<Option<Expr>>>,
-    /// Where a proxy sends requests that no rule routes: its `default_backend`, or the proxy itself.
+    /// The backend to which a proxy sends requests that no rule routes: its `default_backend`, or the proxy itself.
     pub(crate) default_backend: PerProxy<Option<ProxyId>>,
     backends: HashMap<String, ProxyId>,
     /// The expression of `balance hash` or `balance rdp-cookie`.

@@ -13,12 +13,12 @@ use tokio::sync::watch;
 /// Whether a frontend accepts connections.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Listening {
-    /// It accepts them.
+    /// The frontend accepts connections.
     #[default]
     Open,
-    /// It has stopped for now: its sockets refuse connections.
+    /// The frontend has stopped for now: its sockets refuse connections.
     Paused,
-    /// It has stopped for good: its sockets are closed.
+    /// The frontend has stopped for good: its sockets are closed.
     Shut,
 }
 

@@ -48,11 +48,11 @@ pub(crate) struct Inner {
 /// What the process is doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
-    /// It accepts connections.
+    /// The process accepts connections.
     Running,
-    /// It finishes its current connections and accepts no more (SIGUSR1).
+    /// The process finishes its current connections and accepts no more (SIGUSR1).
     Draining,
-    /// It ends now (SIGTERM).
+    /// The process ends now (SIGTERM).
     Stopping,
 }
 

@@ -144,7 +144,7 @@ fn record(socket: &BorrowedFd<'_>) -> Vec<u8> {
     [&[0, length], &interface[..], &[0; 4]].concat()
 }
 
-/// Those of the sockets that belong to this network namespace; the others are closed.
+/// Keeps the sockets that belong to this network namespace, and closes the others.
 fn here(sockets: Vec<OwnedFd>, mut records: &[u8]) -> io::Result<Vec<OwnedFd>> {
     let mut kept = Vec::with_capacity(sockets.len());
     for socket in sockets {

@@ -23,7 +23,7 @@ use std::{net::IpAddr, sync::atomic::Ordering, time::Instant};
 /// Why a server was not added.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AddServerError {
-    /// Its words are wrong; the text says how, as a sentence.
+    /// The words of the command are wrong; the text says how, as a sentence.
     Invalid(String),
     /// The backend does not accept it.
     Refused(AddError),

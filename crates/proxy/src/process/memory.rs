@@ -60,7 +60,7 @@ impl From<NoMemory> for std::io::Error {
 pub(crate) struct Memory {
     /// Bytes that may still be taken, as measured last.
     measured: AtomicI64,
-    /// The same, less what was taken since and not returned.
+    /// Bytes that may still be taken: `measured`, less what was taken since and not returned.
     room: AtomicI64,
     /// What connections and streams are expected to take, while they last; off by those from before there was a limit.
     promised: AtomicI64,
@@ -165,7 +165,7 @@ pub(crate) struct Loan {
     /// Without it, whatever is asked for is lent.
     memory: OnceCell<Arc<Memory>>,
     bytes: Cell<usize>,
-    /// Whether it is for what will be taken, rather than for what is taken at once.
+    /// Whether the loan is for memory that will be taken later, rather than at once.
     is_promise: Cell<bool>,
 }
 

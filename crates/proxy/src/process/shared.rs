@@ -297,7 +297,7 @@ pub struct FrontendLimits {
     pub frontend: Limit,
     /// `maxconn` of its `bind` lines.
     pub binds: Vec<Limit>,
-    /// Whether it accepts connections at all.
+    /// Whether the frontend accepts connections, has paused, or has shut.
     pub(crate) door: Door,
 }
 

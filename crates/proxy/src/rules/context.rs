@@ -19,7 +19,7 @@ pub(crate) enum Readable {
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Judged {
     GoOn,
-    /// It is over: the client has been answered, or deliberately not.
+    /// The exchange is over: the client has been answered, or deliberately not.
     Over,
 }
 

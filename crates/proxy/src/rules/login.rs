@@ -22,9 +22,9 @@ const AFTER_END: Duration = Duration::from_secs(3);
 pub(crate) enum Settled {
     /// None was asked for.
     NoneAsked,
-    /// It is now known whether the password is right: the evaluation has to be repeated.
+    /// The check is done, and its result known: the evaluation has to be repeated.
     Known,
-    /// It could not be checked: the request must neither pass nor be refused as if the password were wrong.
+    /// The password could not be checked: the request must neither pass nor be refused as if the password were wrong.
     Refused,
 }
 

@@ -283,7 +283,7 @@ fn words(error: &io::Error) -> String {
 /// A check's connection.
 struct Open {
     stream: Stream,
-    /// Whether it is closed in an orderly way. Otherwise it is reset, which avoids a socket in TIME_WAIT for each
+    /// Whether the connection is closed in an orderly way. Otherwise it is reset, which avoids a socket in TIME_WAIT for each
     /// check.
     linger: bool,
 }

@@ -41,7 +41,7 @@ impl Present {
         Present { worker, place }
     }
 
-    /// Its slot, for [`Roster::note`].
+    /// The session's slot in the roster, for [`Roster::note`].
     pub fn place(&self) -> usize {
         self.place
     }

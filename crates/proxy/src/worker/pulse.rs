@@ -16,7 +16,7 @@ pub(crate) struct Pulse {
     steps: AtomicU64,
     /// Whose turn it is: a packed [`Who`].
     who: [AtomicU64; 4],
-    /// What it is doing: a [`Stage`].
+    /// What the worker is doing: a [`Stage`].
     stage: AtomicU8,
     /// The rule that is running: see [`Pulse::at_rule`].
     rule: AtomicU64,
@@ -64,7 +64,7 @@ impl Pulse {
     pub fn steps(&self) -> u64 {
         self.steps.load(Ordering::Acquire)
     }
-    /// What it is doing, in words.
+    /// What the worker is doing, in words.
     pub fn doing(&self) -> &'static str {
         STAGES.get(usize::from(self.stage.load(Ordering::Relaxed))).unwrap_or(&"something unknown")
     }

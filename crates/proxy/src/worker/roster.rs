@@ -19,9 +19,9 @@ use tokio::time::Instant;
 pub struct SessionView {
     /// Identifies it for as long as it lasts.
     pub id: u64,
-    /// Number of sessions that its worker had begun before it.
+    /// Identifies the session for as long as it lasts.
     pub serial: u32,
-    /// Its worker, counted from 0.
+    /// The session's worker, counted from 0.
     pub worker: usize,
     /// Index of its frontend in the configuration.
     pub frontend: ProxyId,
@@ -39,7 +39,7 @@ pub struct SessionView {
     pub age: Duration,
     /// Index of its backend in the configuration, once one is chosen.
     pub backend: Option<ProxyId>,
-    /// Its server, once one is chosen.
+    /// The session's server, once one is chosen.
     pub server: Option<ServerRef>,
     /// Attempts at a server so far.
     pub attempts: u32,

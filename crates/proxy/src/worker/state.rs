@@ -36,7 +36,7 @@ pub(crate) struct Worker {
     /// How many of its tasks use up their turns.
     pub rounds: Rounds,
     exchanges: Unused,
-    /// Its sessions, as an operator lists and ends them.
+    /// The worker's sessions, as an operator lists and ends them.
     pub roster: Roster,
     pub pool: Pool,
     /// Connections to servers that speak HTTP/2.

@@ -40,7 +40,7 @@ impl Proxy {
     pub fn start(text: &str) -> Proxy {
         Proxy::start_with(text, Services::default())
     }
-    /// The same with services.
+    /// Starts with a configuration, which must be right, and with these services.
     pub fn start_with(text: &str, services: Services) -> Proxy {
         let mut diagnostics = Diagnostics::default();
         let read = |path: &std::path::Path| std::fs::read(path);

@@ -134,7 +134,7 @@ impl Sent {
             self.have = 0;
         }
     }
-    /// Where in the payload the code ends; 0 while the header is incomplete, and for frames without one.
+    /// The offset in the payload at which the error code ends; 0 while the header is incomplete, and for frames without a code.
     fn code_end(&self) -> usize {
         match self.start[KIND] {
             _ if self.have < 9 => 0,

@@ -17,18 +17,18 @@ pub struct Resolving {
 /// A section.
 #[derive(Debug)]
 pub struct Section {
-    /// Its name.
+    /// The section's name.
     pub name: String,
-    /// Its name servers.
+    /// The section's name servers.
     pub nameservers: Vec<NameServer>,
 }
 
 /// A name server.
 #[derive(Debug)]
 pub struct NameServer {
-    /// Its name.
+    /// The name server's name.
     pub name: String,
-    /// Its address.
+    /// The name server's address.
     pub address: SocketAddr,
     counts: [AtomicU64; COUNTS.len()],
 }
