@@ -70,7 +70,8 @@ impl Acceptor {
         self.accept_at(stream, prefix, || None).await
     }
 
-    /// The same if the address that the client connected to is known: `destination` is asked for it if it matters.
+    /// Accepts like [`Acceptor::accept`], for callers that know which address the client connected to: `destination` is called
+    /// if the choice of the certificate depends on it.
     ///
     /// # Errors
     ///

@@ -10,7 +10,7 @@ use rustls_pki_types::{CertificateDer, CertificateRevocationListDer, pem::Sectio
 use std::path::{Path, PathBuf};
 use x509_parser::prelude::{CertificateRevocationList, FromDer as _};
 
-/// Where distributions store the authorities that `@system-ca` means, OpenSSL's own place first.
+/// Paths at which distributions store the authorities that `@system-ca` means, OpenSSL's own first.
 const SYSTEM_CA: [&str; 3] =
     ["/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/cert.pem"];
 

@@ -28,7 +28,7 @@ pub(crate) struct Table {
 
 /// One certificate, with the settings it is presented under.
 pub(crate) struct Context {
-    /// Its place among the certificates of its line.
+    /// The certificate's place among those of its line.
     pub order: u64,
     pub certificate: Arc<Certificate>,
     pub shape: Arc<Shape>,

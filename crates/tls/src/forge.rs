@@ -45,9 +45,9 @@ pub struct Forgeries {
 pub(crate) struct Authority {
     certificate: Arc<Certificate>,
     signature: Signature,
-    /// Its subject in DER, which becomes the issuer of what it signs.
+    /// The authority's subject in DER, which becomes the issuer of what it signs.
     subject: Vec<u8>,
-    /// Its subject key identifier, in case it has one.
+    /// The authority's subject key identifier; `None` if it has none.
     key_identifier: Option<Vec<u8>>,
     /// Seconds since 1970 between which it is valid.
     not_before: i64,
@@ -160,7 +160,7 @@ impl Forge {
         Forge { id: IDS.fetch_add(1, Relaxed), authority, shape, with_chain, kept }
     }
 
-    /// The same with other settings, under which nothing has been made yet.
+    /// A forge with the same authority and memory but other settings, under which nothing has been made yet.
     pub fn with_shape(&self, shape: Arc<Shape>) -> Forge {
         Forge::new(self.authority.clone(), shape, self.with_chain, self.kept.clone())
     }
@@ -213,7 +213,7 @@ struct Recent {
 
 struct Entry {
     context: Arc<Context>,
-    /// Its place in the order.
+    /// The entry's key in `Recent::order`: greater is more recent.
     used: u64,
     /// When another is made: half-way to its end, so that clients never see it expire.
     until: i64,

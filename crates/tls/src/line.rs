@@ -220,7 +220,7 @@ pub(crate) fn left() {
 /// Permission to compute a first flight, until dropped.
 pub(crate) struct Permit {
     began: Instant,
-    /// Whether it had to wait for its turn.
+    /// Whether the handshake had to wait for its turn.
     pub waited: bool,
 }
 

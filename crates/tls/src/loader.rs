@@ -12,7 +12,7 @@ pub trait Loader: Sync {
     ///
     /// # Errors
     ///
-    /// Those of the file system.
+    /// If the file cannot be read, with the file system's reason.
     fn read(&self, path: &Path) -> io::Result<Vec<u8>>;
     /// The regular files of a directory, sorted by name; `None` if the path is not a directory.
     ///

@@ -12,9 +12,9 @@ use std::{
 
 /// Something that can be found by a name.
 pub(crate) trait Candidate {
-    /// Its place among the candidates for the same name: the lowest is preferred.
+    /// The candidate's place among those for the same name: the lowest is preferred.
     fn order(&self) -> u64;
-    /// Whether it is excluded for this name when found by a wildcard.
+    /// Whether the candidate is excluded for this name when found by a wildcard.
     fn excludes(&self, name: &str) -> bool;
 }
 

@@ -74,7 +74,7 @@ impl CertificateId {
         }
     }
 
-    /// Its encoding, by which HAProxy's runtime API names a response.
+    /// The identity in DER, by which HAProxy's runtime API names a response.
     pub fn to_der(&self) -> Vec<u8> {
         /// SHA-1, without parameters.
         const SHA1: [u8; 11] = [SEQUENCE, 9, OID, 5, 0x2B, 0x0E, 3, 2, 0x1A, 5, 0];

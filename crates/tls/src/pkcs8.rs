@@ -29,7 +29,7 @@ const AES_256_CBC: &[u8] = b"\x60\x86\x48\x01\x65\x03\x04\x01\x2a";
 /// Why a key cannot be decrypted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Locked {
-    /// It is encrypted in another way.
+    /// The key is encrypted in a way that is not supported.
     Scheme,
     /// The passphrase is another.
     Passphrase,

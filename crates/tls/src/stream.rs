@@ -164,7 +164,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> TlsStream<S> {
     ///
     /// # Errors
     ///
-    /// Those of the socket.
+    /// If the socket fails, with its error.
     pub fn poll_idle(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
         if self.unsent.is_empty() {
             return Ok(());

@@ -238,7 +238,7 @@ impl Drop for PooledStack {
 /// A place in the line for a stack.
 #[derive(Default)]
 struct Place {
-    /// Its number in the line, while it is there or has been called.
+    /// The task's number in the line, while it waits there or has been called.
     waiting: Option<u64>,
 }
 

@@ -20,10 +20,10 @@ use tokio::{
 /// What a server makes of a first flight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Said {
-    /// It waits for more, and closes when none comes.
+    /// The server waits for more, and closes when none comes.
     Nothing,
     Alert(u8),
-    /// It answers with a hello.
+    /// The server answers with a hello.
     Hello,
 }
 

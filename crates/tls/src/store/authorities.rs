@@ -63,7 +63,7 @@ pub struct AuthorityFile {
 pub struct AuthorityView {
     /// The name, with a star in front for the transaction's version.
     pub name: String,
-    /// Whether it is used.
+    /// Whether the file is used.
     pub status: Status,
     /// For a CA file, its certificates with their numbers.
     pub certificates: Vec<(usize, Described)>,

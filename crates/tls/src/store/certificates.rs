@@ -19,11 +19,11 @@ use zeroize::Zeroizing;
 /// Whether an item of the store is in use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Status {
-    /// It is used by a `bind` or `server` line.
+    /// A `bind` or `server` line uses the item.
     Used,
-    /// It is not used, like what a transaction has not committed yet.
+    /// Nothing uses the item, which includes what a transaction has not committed yet.
     Unused,
-    /// It was created by `new ssl ...` and nothing has been committed to it.
+    /// The item was created by `new ssl ...`, and nothing has been committed to it.
     Empty,
 }
 
@@ -52,7 +52,7 @@ pub struct CertificateFile {
 pub struct CertificateView {
     /// The name, with a star in front for the transaction's version.
     pub name: String,
-    /// Whether it is used.
+    /// Whether the certificate is used.
     pub status: Status,
     /// The certificate, and those of its issuers that are sent with it.
     pub chain: Vec<Described>,
@@ -98,7 +98,7 @@ pub struct NameView {
     /// In OpenSSL's format.
     pub not_after: String,
     pub not_before: String,
-    /// Whether it has expired.
+    /// Whether the certificate has expired.
     pub expired: bool,
 }
 

@@ -17,7 +17,7 @@ pub enum Refusal {
     Unknown,
     /// The name is taken.
     Taken,
-    /// It is in use, so it cannot be deleted.
+    /// The item is in use, so it cannot be deleted.
     InUse,
     /// The current transaction is about something else.
     OtherTransaction,

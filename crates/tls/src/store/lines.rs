@@ -41,13 +41,13 @@ use std::{
 
 /// A `bind` line in the store.
 pub(super) struct Line {
-    /// Its frontend, and the file and line where it is written.
+    /// The frontend of the line, and the file and line where it is written.
     pub frontend: String,
     pub place: String,
     pub tls: BindTls,
     pub span: Span,
     pub ring: Arc<KeyRing>,
-    /// Its crt-lists and directories.
+    /// The crt-lists and directories that the line names.
     pub lists: Vec<Arc<str>>,
     /// The certificates it presents, in order.
     pub instances: BTreeMap<u64, Instance>,
@@ -62,7 +62,7 @@ pub(super) struct Instance {
     pub entry: Option<(Arc<str>, u64)>,
     pub filters: Vec<String>,
     pub excluded: Vec<String>,
-    /// Its own settings over those of the line.
+    /// Settings of this certificate alone, which override those of the line.
     conf: TlsConf,
     /// Certificates of one bundle have the same number.
     group: u64,

@@ -15,7 +15,7 @@ use x509_parser::{prelude::FromDer, time::ASN1Time, x509::X509Name};
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub struct ResponseView {
-    /// Its name in the runtime API: the certificate's identity in DER, as hexadecimal.
+    /// The response's name in the runtime API: the certificate's identity in DER, as hexadecimal.
     pub key: String,
     /// The first certificate that it is stapled to.
     pub certificate: String,

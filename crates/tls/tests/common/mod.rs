@@ -107,7 +107,7 @@ pub fn on_worker<R>(manner: Option<Manner>, settings: Settings, body: impl Futur
     as_a_worker(body)
 }
 
-/// The same on lanes: those of this processor, or the portable ones.
+/// Runs `body` as a worker does, with an engine of lanes: those of this processor, or the portable ones.
 pub fn on_lanes<R>(lanes: Lanes, body: impl Future<Output = R>) -> R {
     // Whatever this machine's costs are, lanes are to be used here from two operations on.
     let costs = Class::ALL.into_iter().fold(Costs::assumed(), |costs, class| costs.with_break_even(class, 2));
