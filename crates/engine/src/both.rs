@@ -39,7 +39,7 @@ pub struct Both {
     elsewhere: u32,
 }
 
-/// Where an operation goes.
+/// The destination of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Route {
     /// The device, for this many operations.

@@ -46,7 +46,7 @@ pub enum Algorithm {
 }
 
 impl Algorithm {
-    /// Whether it is RSA, of whatever size.
+    /// Whether the algorithm is RSA, with a key of any size.
     pub const fn is_rsa(self) -> bool {
         matches!(self, Algorithm::Rsa2048 | Algorithm::Rsa3072 | Algorithm::Rsa4096 | Algorithm::RsaOther)
     }

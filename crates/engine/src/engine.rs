@@ -59,7 +59,7 @@ pub trait Forecast {
     fn native_time(&self, _class: Class) -> Duration {
         Duration::ZERO
     }
-    /// Whether it can compute this particular operation, whose class it serves.
+    /// Whether the engine can compute this particular operation, whose class it serves.
     fn serves(&self, _op: &Op) -> bool {
         true
     }

@@ -139,7 +139,7 @@ impl Plan {
         }
     }
 
-    /// The same plan without a device: other engines stand in.
+    /// Changes the plan to one without a device: engines in software take its place.
     pub fn without_device(&mut self) {
         self.kind = Kind::software(self.lanes);
         self.hardware = None;

@@ -150,7 +150,7 @@ pub fn submit(op: Op) -> Result<Ticket, Op> {
 /// Computes `op` natively, at once.
 ///
 /// # Errors
-/// Those of the operation: see [`Failure`].
+/// If the operation has no result: see [`Failure`].
 pub fn perform(op: &Op) -> Result<Answer, Failure> {
     count_inline(op.class());
     native::compute(op)

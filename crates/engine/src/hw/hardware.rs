@@ -30,14 +30,14 @@ pub struct Hardware {
 /// Why no device can be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Unusable {
-    /// It cannot be opened.
+    /// The device cannot be opened.
     Unavailable(Unavailable),
-    /// It gave no known answer rightly: the first that was asked for, and what was wrong with the result.
+    /// No known answer came out right: the first class that was tried, and what was wrong with its result.
     Useless(Class, Failure),
 }
 
 impl Unusable {
-    /// Whether it may pass: another process holds the device and may release it.
+    /// Whether a later attempt may succeed: another process may release the device, for example.
     pub fn may_pass(&self) -> bool {
         use Unavailable::*;
         matches!(self, Unusable::Unavailable(NoDevice | NotStarted(..) | NoInstance(0) | NoMemory))
@@ -117,7 +117,7 @@ impl Hardware {
         }
     }
 
-    /// Whether it computes operations of this class, and has done so rightly.
+    /// Whether the device computes operations of this class, and gave the known answer for it.
     pub fn can(&self, class: Class) -> bool {
         self.can[class as usize]
     }

@@ -104,7 +104,7 @@ impl Costs {
         Costs(self.0.map(slower))
     }
 
-    /// The same costs, except that lanes pay for `class` from this fill on.
+    /// Returns these costs with one change: lanes pay for `class` from `fill` operations on.
     #[must_use]
     pub fn with_break_even(mut self, class: Class, fill: u32) -> Costs {
         let cost = &mut self.0[class as usize];
