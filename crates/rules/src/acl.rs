@@ -26,11 +26,11 @@ pub struct Test {
 /// The result of a condition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// It does not hold.
+    /// The condition does not hold.
     No,
-    /// It depends on bytes that have not arrived.
+    /// The condition depends on bytes that have not arrived.
     NotYet,
-    /// It holds.
+    /// The condition holds.
     Yes,
 }
 
@@ -61,7 +61,7 @@ impl Test {
 /// An ACL: it matches when any of its tests does.
 #[derive(Clone, Debug)]
 pub struct Acl {
-    /// Its name; empty for an anonymous one.
+    /// The ACL's name; empty for an anonymous one.
     pub name: String,
     tests: Vec<Test>,
 }
@@ -108,7 +108,7 @@ impl Condition {
     pub fn always() -> Condition {
         Condition::default()
     }
-    /// Whether it holds without evaluating anything.
+    /// Whether the condition is empty, so that it holds without evaluating anything.
     pub fn is_always(&self) -> bool {
         self.alternatives.is_empty()
     }
@@ -119,7 +119,7 @@ impl Condition {
         terms.flat_map(|term| &term.acl.tests).all(|test| test.expr.places.meets(place))
     }
 
-    /// Whether it holds.
+    /// Whether the condition holds; [`Answer::NotYet`] if that depends on bytes that have not arrived.
     pub fn holds(&self, ctx: &Context<'_>) -> Answer {
         if self.alternatives.is_empty() {
             return Answer::Yes;

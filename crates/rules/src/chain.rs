@@ -16,9 +16,9 @@ use std::sync::Arc;
 /// A `service-chain`, ready to be used.
 #[derive(Clone, Debug)]
 pub struct Chain {
-    /// Its name.
+    /// The chain's name.
     pub name: Arc<str>,
-    /// Its services, in order.
+    /// The services that a message passes, in order.
     pub steps: Vec<ChainLink>,
 }
 
@@ -27,7 +27,7 @@ pub struct Chain {
 pub struct ChainLink {
     /// The service.
     pub service: ProxyId,
-    /// When it inspects a message.
+    /// The condition under which the service inspects a message.
     pub condition: Condition,
     /// Whether the condition looks at the response: then it is evaluated on that, and the service does not see the request.
     pub on_response: bool,

@@ -90,11 +90,11 @@ pub struct CaptureSlot {
 /// `use_backend`.
 #[derive(Clone, Debug)]
 pub struct Switch {
-    /// When it applies.
+    /// The condition under which the rule applies.
     pub condition: Condition,
-    /// Where it sends the request.
+    /// The backend to which the rule sends the request.
     pub to: Destination,
-    /// Where the rule was written.
+    /// Where the rule is in the configuration.
     pub span: Span,
 }
 
@@ -110,11 +110,11 @@ pub enum Destination {
 /// `use-server`.
 #[derive(Clone, Debug)]
 pub struct UseServer {
-    /// When it applies.
+    /// The condition under which the rule applies.
     pub condition: Condition,
     /// The server of this backend to use.
     pub server: ServerOf,
-    /// Where the rule was written.
+    /// Where the rule is in the configuration.
     pub span: Span,
 }
 
@@ -130,7 +130,7 @@ pub enum ServerOf {
 /// `force-persist` or `ignore-persist`.
 #[derive(Clone, Debug)]
 pub struct PersistRule {
-    /// When it applies.
+    /// The condition under which the rule applies.
     pub condition: Condition,
     /// `force-persist`: a server is used even if it is down; otherwise (`ignore-persist`) its cookie is ignored.
     pub force: bool,
@@ -253,7 +253,7 @@ impl<'a> Compiler<'a> {
         Some(Rules { kind: Kind::Check, list: vec![rule] })
     }
 
-    /// Where errors in the configuration are reported.
+    /// The list to which errors in the configuration are reported.
     pub fn diagnostics(&mut self) -> &mut Diagnostics {
         self.diagnostics
     }

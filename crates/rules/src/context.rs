@@ -76,7 +76,7 @@ pub enum Phase {
     /// From the request's head on, or in `mode tcp` from the start of the connection.
     #[default]
     During,
-    /// Its log line is being written: nothing is buffered any more.
+    /// The exchange is over and its log line is being written: nothing is buffered any more.
     After,
 }
 
@@ -184,7 +184,7 @@ pub struct Txn {
 pub struct EarlyHint {
     /// The place of its rule in the list.
     pub(crate) rule: usize,
-    /// Whether it stands in one response with the field before.
+    /// Whether the field stands in one response with the field before.
     pub joins: bool,
     /// The field's name.
     pub name: Vec<u8>,

@@ -24,7 +24,7 @@ pub enum Hash {
     Clear(Vec<u8>),
     /// `$5$` and `$6$`.
     Sha {
-        /// Whether it is SHA-512 rather than SHA-256.
+        /// Whether the hash is SHA-512 rather than SHA-256.
         wide: bool,
         /// The number of rounds.
         rounds: u32,
@@ -88,7 +88,7 @@ impl Hash {
         }
     }
 
-    /// Whether it is the hash of a password; `None` if the check was given up. The time does not depend on where they
+    /// Whether the hash is that of `password`; `None` if the check was given up. The time does not depend on where the two
     /// differ.
     pub fn check(&self, password: &[u8], given_up: &dyn Fn() -> bool) -> Option<bool> {
         let right = match self {

@@ -21,7 +21,7 @@ pub struct Expr {
     changes: ChangeFn,
     /// The name of the fetch, for logs and diagnostics.
     pub fetch: &'static str,
-    /// Where the fetch may be evaluated.
+    /// The places in which the fetch may be evaluated.
     pub places: Places,
 }
 
@@ -61,7 +61,7 @@ impl Expr {
         self.output
     }
 
-    /// Whether it has converters after the fetch.
+    /// Whether the expression has converters after the fetch.
     pub fn has_converters(&self) -> bool {
         !self.steps.is_empty()
     }

@@ -11,7 +11,7 @@ use std::{
 /// Identifies a server of a backend: its slot, and which of the slot's successive servers it is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ServerId {
-    /// Its index in tables.
+    /// The server's index in tables.
     pub slot: u32,
     /// How many servers had the slot before it.
     pub generation: u32,
@@ -23,7 +23,7 @@ impl ServerId {
         ServerId { slot: place as u32, generation: 0 }
     }
 
-    /// Its slot, as an index.
+    /// The slot, as an index.
     pub fn index(self) -> usize {
         self.slot as usize
     }
@@ -41,7 +41,7 @@ pub struct ServerRef {
 /// The properties of a proxy that do not change once the configuration is read.
 #[derive(Clone, Debug, Default)]
 pub struct ProxyFacts {
-    /// Its name.
+    /// The proxy's name.
     pub name: String,
     /// `id`, configured or assigned.
     pub id: u32,
@@ -64,7 +64,7 @@ pub struct ProxyFacts {
 /// The properties of a server that do not change.
 #[derive(Clone, Debug, Default)]
 pub struct ServerFacts {
-    /// Its name.
+    /// The server's name.
     pub name: String,
     /// `id`, configured or assigned.
     pub id: u32,
@@ -100,7 +100,7 @@ pub struct ConnFacts {
     pub listener_id: u32,
     /// `bind ... name`.
     pub listener_name: Option<Arc<str>>,
-    /// When it was accepted, in µs since 1970.
+    /// The time at which the connection was accepted, in µs since 1970.
     pub accepted_unix_us: u64,
     /// The contents of a PROXY header, boxed since few connections have one; `None` if there was no such header.
     pub proxy_header: Option<Box<ProxyHeaderFacts>>,
@@ -189,7 +189,7 @@ pub struct FrontendLoad {
 #[derive(Clone, Copy, Debug, Default)]
 #[allow(missing_docs)]
 pub struct ServerLoad {
-    /// Whether it can take traffic.
+    /// Whether the server can take traffic.
     pub up: bool,
     pub conn: u32,
     /// `maxconn` minus connections; -1 if it has no `maxconn`.

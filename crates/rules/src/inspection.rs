@@ -7,7 +7,7 @@ use std::{fmt::Write, sync::Arc};
 pub struct Inspection {
     /// The chain's place among those of the configuration.
     pub chain: usize,
-    /// Its name.
+    /// The chain's name.
     pub name: Arc<str>,
     /// The steps whose condition held for the request: a bit for each.
     pub due: u64,

@@ -106,11 +106,11 @@ impl ArgKind {
 /// One argument of a keyword.
 #[derive(Clone, Copy, Debug)]
 pub struct ArgSpec {
-    /// Its name in the manual.
+    /// The argument's name in the manual.
     pub name: &'static str,
-    /// Its kind.
+    /// The kind of value that the argument takes.
     pub kind: ArgKind,
-    /// Whether it may be left out.
+    /// Whether the argument may be left out.
     pub optional: bool,
 }
 
@@ -292,9 +292,9 @@ impl Places {
 /// Whether a keyword is implemented.
 #[derive(Clone, Copy, Debug)]
 pub enum Support<F> {
-    /// It is, by this function.
+    /// The keyword is implemented, by this function.
     Yes(F),
-    /// It is refused; the text says why, and what to write instead.
+    /// The keyword is refused; the text says why, and what to write instead.
     No(&'static str),
 }
 

@@ -26,7 +26,7 @@ use std::{
 pub struct Scope {
     /// The proxy in whose section it is.
     pub proxy: Option<ProxyId>,
-    /// When it will be evaluated.
+    /// The place in which the expression will be evaluated.
     pub place: Places,
 }
 
@@ -210,7 +210,7 @@ impl<'a> Linker<'a> {
         })
     }
 
-    /// Where an expression is evaluated, its section considered.
+    /// The places in which an expression is evaluated, taking into account whether its section has a backend.
     pub(crate) fn place(&self, scope: Scope) -> Places {
         let proxy = scope.proxy.and_then(|id| self.config.proxies.get(id));
         match proxy.is_some_and(|proxy| proxy.kind.has_backend()) && scope.place.meets(Places::REQUEST) {

@@ -72,7 +72,7 @@ impl Regex {
                 hint: advice(pattern),
             })
     }
-    /// Whether it matches anywhere.
+    /// Whether the expression matches anywhere in `text`.
     pub fn is_match(&self, text: &[u8]) -> bool {
         self.charge(text.len());
         self.0.regex.is_match(text)
@@ -176,7 +176,7 @@ fn substitute(
     Some(found)
 }
 
-/// The same expression in a form that can search part of a text, with the rest as its context.
+/// Compiles an expression to a form that can search part of a text, with the rest as its context.
 fn grouping(pattern: &str, ignore_case: bool) -> Option<meta::Regex> {
     meta::Regex::builder()
         .configure(meta::Config::new().utf8_empty(false))

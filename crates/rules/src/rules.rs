@@ -15,7 +15,7 @@ use penstock_config::Span;
 pub struct Rule {
     pub(crate) condition: Condition,
     pub(crate) action: Action,
-    /// Where it was written.
+    /// Where the rule is in the configuration.
     pub span: Span,
 }
 

@@ -21,7 +21,7 @@ pub struct Cursor {
     pub iterating: bool,
     /// How many values have been returned.
     pub given: usize,
-    /// Where the next value may start; its meaning depends on the fetch.
+    /// The position at which the next value may start; its meaning depends on the fetch.
     pub position: usize,
     /// Whether there may be another value.
     pub more: bool,

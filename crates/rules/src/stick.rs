@@ -27,18 +27,18 @@ pub struct StickRule {
     expr: Expr,
     table: Arc<StickTable>,
     condition: Condition,
-    /// Where the rule was written.
+    /// Where the rule is in the configuration.
     pub span: Span,
 }
 
 /// A server as a table remembers it. The name or address comes first: a peer may have other numbers.
 #[derive(Clone, Debug)]
 pub struct Stuck {
-    /// Its number, 0 for none.
+    /// The server's number, 0 for none.
     pub id: u32,
-    /// Its name, or its address.
+    /// The server's name, or its address.
     pub key: Option<Arc<str>>,
-    /// Whether that is its address.
+    /// Whether `key` is the server's address.
     pub is_address: bool,
 }
 

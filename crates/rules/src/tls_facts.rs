@@ -45,7 +45,7 @@ pub struct TlsFacts {
 /// What is kept of a ClientHello.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Captured {
-    /// Its legacy version (`ssl_fc_protocol_hello_id`).
+    /// The legacy version in the ClientHello (`ssl_fc_protocol_hello_id`).
     pub version: u16,
     /// The cipher suites it offers, two bytes each, truncated to the configured size (`ssl_fc_cipherlist_bin`).
     pub ciphers: Box<[u8]>,

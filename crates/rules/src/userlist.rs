@@ -15,7 +15,7 @@ use std::{
 /// A userlist, ready to check passwords.
 #[derive(Debug)]
 pub struct Userlist {
-    /// Its name.
+    /// The userlist's name.
     pub name: String,
     users: HashMap<String, User>,
     /// Keyed digests of the users and passwords that a slow hash has accepted; the key is a secret of this process.

@@ -109,7 +109,7 @@ impl<'a> Value<'a> {
             IpAddr::V6(ip) => Value::Ipv6(ip),
         }
     }
-    /// Its type.
+    /// The value's type.
     pub fn kind(&self) -> Type {
         match self {
             Value::Bool(_) => Type::Bool,

@@ -63,11 +63,11 @@ impl Variables {
 /// A variable named in a rule.
 #[derive(Clone, Debug)]
 pub struct VarRef {
-    /// Its scope.
+    /// The variable's scope.
     pub scope: Scope,
-    /// Its name, as a number.
+    /// The variable's name, as a number.
     pub id: VarId,
-    /// Where a variable of the process is stored.
+    /// The storage of a variable of scope `proc`; `None` for other scopes.
     pub(crate) shared: Option<Arc<ProcVar>>,
 }
 

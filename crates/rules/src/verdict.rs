@@ -25,17 +25,17 @@ pub enum Verdict {
     SwitchToHttp(Option<Version>),
     /// `expect-proxy layer4`: a PROXY header comes first; run the list again from `next` once it has been read.
     ExpectProxy {
-        /// Where to continue.
+        /// The index of the rule to continue with.
         next: usize,
     },
     /// Too little is buffered to decide: run again from `next` with more, or with `complete` set.
     WaitMore {
-        /// Where to continue.
+        /// The index of the rule to continue with.
         next: usize,
     },
     /// `wait-for-body`: buffer that much of the body, or all of it, for at most `time`; then continue from `next`.
     WaitBody {
-        /// Where to continue.
+        /// The index of the rule to continue with.
         next: usize,
         /// How long to wait at most.
         time: Duration,
@@ -44,31 +44,31 @@ pub enum Verdict {
     },
     /// `cache-use`: look for a stored response; then continue from `next`.
     CacheUse {
-        /// Where to look.
+        /// The cache to look in.
         cache: CacheId,
-        /// Where to continue.
+        /// The index of the rule to continue with.
         next: usize,
     },
     /// `cache-store`: store the response if that is allowed; then continue from `next`.
     CacheStore {
-        /// Where to store it.
+        /// The cache to store the response in.
         cache: CacheId,
-        /// Where to continue.
+        /// The index of the rule to continue with.
         next: usize,
     },
     /// `wait-for-handshake`: hold the request until early data is confirmed, then continue from `next`.
     WaitHandshake {
-        /// Where to continue.
+        /// The index of the rule to continue with.
         next: usize,
     },
     /// A password has to be checked, which is slow: run again from `next` once [`crate::Logins`] has the result.
     Verify {
-        /// Where to continue.
+        /// The index of the rule to continue with.
         next: usize,
     },
     /// The task's turn is used up: continue from `next` in the next one.
     Rest {
-        /// Where to continue.
+        /// The index of the rule to continue with.
         next: usize,
     },
     /// A rule could not be applied in strict mode (a header does not fit, or a value is not valid in a header): respond
@@ -94,15 +94,15 @@ pub enum Why {
 /// A response made by a rule.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reply {
-    /// Its status.
+    /// The response's status.
     pub status: u16,
     /// Fields to send, in order; the sender adds content-length.
     pub fields: Vec<(Vec<u8>, Vec<u8>)>,
-    /// Its body.
+    /// The response's body.
     pub body: ReplyBody,
     /// Whether the connection has to close after a `redirect`, since its target may be elsewhere.
     pub close: bool,
-    /// Where the rule was written.
+    /// Where the rule is in the configuration.
     pub span: Span,
 }
 

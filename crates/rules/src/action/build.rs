@@ -58,7 +58,7 @@ pub(crate) struct Slot {
     /// The header that is kept in it, in lower case; `None` if rules fill it.
     pub(crate) header: Option<String>,
     pub(crate) len: usize,
-    /// Where it was declared.
+    /// Where the slot was declared in the configuration.
     pub(crate) at: Span,
 }
 

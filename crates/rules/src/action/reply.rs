@@ -11,7 +11,7 @@ use std::sync::Arc;
 /// A response as written in the configuration.
 #[derive(Clone, Debug, Default)]
 pub struct ReplyTemplate {
-    /// Its status.
+    /// The response's status.
     pub status: u16,
     pub(crate) content_type: Option<Box<[u8]>>,
     pub(crate) fields: Vec<(Box<[u8]>, LogFormat)>,

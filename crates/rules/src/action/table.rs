@@ -9,42 +9,42 @@ pub(crate) type Reader = fn(&mut Build<'_, '_, '_>) -> Option<Action>;
 /// A row of the table of actions.
 #[derive(Clone, Copy, Debug)]
 pub struct ActionSpec {
-    /// Its name, without the argument in parentheses.
+    /// The action's name, without the argument in parentheses.
     pub name: &'static str,
     /// The lists it may stand in: one bit for each [`Kind`].
     pub(crate) kinds: u16,
-    /// Its arguments, for the manual.
+    /// The action's arguments, for the manual.
     pub args: &'static str,
-    /// What it does, in one line.
+    /// What the action does, in one line.
     pub doc: &'static str,
-    /// Whether it is implemented.
+    /// Whether the action is implemented.
     pub(crate) works: Works,
 }
 
 /// Whether an action is implemented.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Works {
-    /// It is.
+    /// The action is implemented; this parses its words.
     Yes(Reader),
-    /// It is parsed and checked, but has no effect; a notice says why.
+    /// The action is parsed and checked, but has no effect; a notice says why.
     NoEffect(Reader, &'static str),
-    /// It is refused, for this reason.
+    /// The action is refused, for this reason.
     Refused(&'static str),
 }
 
 impl ActionSpec {
-    /// Whether it may stand in a list of this kind.
+    /// Whether the action may stand in a list of this kind.
     pub fn allowed_in(&self, kind: Kind) -> bool {
         self.kinds & kind.bit() != 0
     }
-    /// Why it is refused, if it is.
+    /// Why the action is refused, if it is.
     pub fn refusal(&self) -> Option<&'static str> {
         match self.works {
             Works::Refused(why) => Some(why),
             Works::Yes(_) | Works::NoEffect(..) => None,
         }
     }
-    /// Whether it has its documented effect.
+    /// Whether the action has its documented effect.
     pub fn is_implemented(&self) -> bool {
         matches!(self.works, Works::Yes(_))
     }

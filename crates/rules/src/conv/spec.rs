@@ -13,9 +13,9 @@ pub type ConvertFn = for<'c> fn(&'c Context<'_>, Value<'c>, &'c [Arg]) -> Option
 /// How a converter runs.
 #[derive(Clone, Copy, Debug)]
 pub enum ConvFn {
-    /// It calls a function.
+    /// The converter calls a function.
     Plain(ConvertFn),
-    /// It looks the sample up in a stick table.
+    /// The converter looks the sample up in a stick table.
     Lookup(Lookup),
 }
 
@@ -31,17 +31,17 @@ impl ConvFn {
 /// A row of the table of converters.
 #[derive(Clone, Copy, Debug)]
 pub struct ConvSpec {
-    /// Its name.
+    /// The converter's name.
     pub name: &'static str,
-    /// Its arguments.
+    /// The converter's arguments.
     pub args: &'static [ArgSpec],
     /// The type it accepts.
     pub input: Type,
     /// The type it returns; [`Type::Any`] if that is only known when it runs.
     pub output: Type,
-    /// What it does, in one line.
+    /// What the converter does, in one line.
     pub doc: &'static str,
-    /// Whether it is implemented.
+    /// Whether the converter is implemented.
     pub support: Support<ConvFn>,
 }
 

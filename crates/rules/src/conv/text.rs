@@ -191,7 +191,7 @@ fn cut<'c>(value: Value<'c>, part: impl Fn(&[u8]) -> &[u8]) -> Option<Value<'c>>
     }
 }
 
-/// Where the port starts: at the last colon outside brackets.
+/// The length of the host in `HOST:PORT`: up to the last colon outside brackets, or all of `text` if there is none.
 fn host_len(text: &[u8]) -> usize {
     let from = memchr::memrchr(b']', text).unwrap_or(0);
     memchr::memrchr(b':', &text[from..]).map_or(text.len(), |at| from + at)

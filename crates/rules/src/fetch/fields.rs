@@ -205,8 +205,8 @@ fn write_varint(out: &mut Vec<u8>, mut n: u64) {
     out.push(n as u8);
 }
 
-/// Where the first cookie of a line ends: at a semicolon (RFC 6265, section 4.2.1), at a comma (RFC 2965, section
-/// 3.2.2) outside quoted strings, or at the end of the line.
+/// The offset at which the first cookie of a line ends: at a semicolon (RFC 6265, section 4.2.1), at a comma (RFC 2965,
+/// section 3.2.2) outside quoted strings, or at the end of the line.
 pub fn end_of_cookie(line: &[u8]) -> usize {
     match memchr::memchr3(b';', b',', b'"', line) {
         None => line.len(),

@@ -22,7 +22,7 @@ use penstock_http::{RequestHead, ResponseHead};
 use std::borrow::Cow;
 
 const REQUEST: Places = Places::IN_REQUEST;
-/// Those of bytes, which may also be a ClientHello that has not been decrypted yet.
+/// The places of fetches of bytes, which may also be a ClientHello that has not been decrypted yet.
 const BYTES: Places = Places::IN_REQUEST.or(Places::HELLO);
 const RESPONSE: Places = Places::IN_RESPONSE;
 const SPAN: &[ArgSpec] = &[arg("offset", Number), arg("length", Number)];

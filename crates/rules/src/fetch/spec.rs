@@ -19,30 +19,30 @@ pub type ChangeFn = fn(&Context<'_>, &[Arg]) -> bool;
 /// How a fetch runs.
 #[derive(Clone, Copy, Debug)]
 pub enum FetchRun {
-    /// It has one value.
+    /// The fetch has one value.
     One(FetchFn),
-    /// It may have several values (fields, cookies, parameters).
+    /// The fetch may have several values (fields, cookies, parameters).
     Each(EachFn),
-    /// It reads a counter in a stick table.
+    /// The fetch reads a counter in a stick table.
     Counter(Counter),
 }
 
 /// A row of the table of fetches.
 #[derive(Clone, Copy, Debug)]
 pub struct FetchSpec {
-    /// Its name.
+    /// The fetch's name.
     pub name: &'static str,
-    /// Its arguments.
+    /// The fetch's arguments.
     pub args: &'static [ArgSpec],
     /// The type of its sample.
     pub output: Type,
-    /// Where it can be evaluated.
+    /// The places in which the fetch can be evaluated.
     pub places: Places,
-    /// What it gives, in one line.
+    /// What the fetch returns, in one line.
     pub doc: &'static str,
     /// Whether the sample may still change before rules have to decide, so that a failed test is not final.
     pub changes: ChangeFn,
-    /// Whether it is implemented.
+    /// Whether the fetch is implemented.
     pub support: Support<FetchRun>,
 }
 

@@ -12,11 +12,11 @@ use std::net::SocketAddr;
 /// A row of the table of aliases.
 #[derive(Clone, Copy, Debug)]
 pub struct AliasSpec {
-    /// Its name, without the percent sign.
+    /// The alias's name, without the percent sign.
     pub name: &'static str,
-    /// Whether it is only valid in HTTP.
+    /// Whether the alias is only valid in HTTP.
     pub http: bool,
-    /// What it writes, in one line of documentation.
+    /// What the alias writes, in one line of documentation.
     pub doc: &'static str,
     /// Whether the spaces before and after it are both kept, even if it writes nothing.
     pub(super) solid: bool,

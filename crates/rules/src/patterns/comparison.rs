@@ -7,7 +7,7 @@ use crate::value::Type;
 pub enum Method {
     /// The sample exists.
     Found,
-    /// It is true.
+    /// The sample is true: as a number, it is not 0.
     Bool,
     /// A number or a range.
     Int,

@@ -24,7 +24,7 @@ impl Entry {
     pub(super) fn with_value(&self, value: &[u8]) -> Arc<Entry> {
         Entry::new(self.id, self.key(), value)
     }
-    /// Its number, by which `del map NAME #ID` refers to it.
+    /// The entry's number, by which `del map NAME #ID` refers to it.
     pub fn id(&self) -> u64 {
         self.id
     }

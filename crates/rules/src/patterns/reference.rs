@@ -28,9 +28,9 @@ use std::{
 pub struct Reference {
     /// The file's name as written; empty for patterns written in an `acl` line.
     name: String,
-    /// Its number, once all are assigned.
+    /// The list's number, once all are assigned.
     id: AtomicU32,
-    /// Whether it was read with values, so that changing it means changing a map.
+    /// Whether the list was read with values, so that changing it means changing a map.
     is_map: bool,
     /// Whether some `acl` reads it.
     in_acl: AtomicBool,
@@ -62,16 +62,16 @@ struct State {
 /// How much retired contents share with their successor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Change {
-    /// They share nearly everything.
+    /// Retired contents share nearly everything with their successor.
     Few,
-    /// They may share nothing.
+    /// Retired contents may share nothing with their successor.
     Whole,
 }
 
 /// A summary of a reference, for the list of all.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Summary {
-    /// Its number.
+    /// The list's number.
     pub id: u32,
     /// The file's name; empty for patterns written in an `acl` line.
     pub name: String,
@@ -212,15 +212,15 @@ impl Reference {
     pub fn name(&self) -> &str {
         &self.name
     }
-    /// Whether it has values.
+    /// Whether the list has values.
     pub fn is_map(&self) -> bool {
         self.is_map
     }
-    /// Whether an `acl` reads it.
+    /// Whether an `acl` reads the list.
     pub fn is_acl(&self) -> bool {
         self.in_acl.load(Relaxed)
     }
-    /// Its number.
+    /// The list's number.
     pub fn id(&self) -> u32 {
         self.id.load(Relaxed)
     }

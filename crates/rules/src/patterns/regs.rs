@@ -39,7 +39,7 @@ pub(super) struct RegSet {
 #[derive(Debug)]
 struct Base {
     list: Vec<Arc<Known>>,
-    /// Those without a known part, in order.
+    /// The indices in `list` of expressions without a known part, in order.
     always: Vec<u32>,
     index: Index,
 }

@@ -130,7 +130,7 @@ impl TextSet {
         matches!(byte, b'/' | b'?') || self.method == Method::Dom && matches!(byte, b'.' | b':')
     }
 
-    /// Where a delimited part may start.
+    /// The offsets at which a delimited part may start.
     fn starts<'t>(&'t self, text: &'t [u8]) -> impl Iterator<Item = usize> + 't {
         (0..text.len()).filter(move |&at| !self.delimits(text[at]) && (at == 0 || self.delimits(text[at - 1])))
     }

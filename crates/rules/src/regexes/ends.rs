@@ -47,7 +47,7 @@ impl<'t> Ends<'t> {
     pub fn new(dfa: &'t DFA, text: &'t [u8]) -> Self {
         Ends { dfa, cache: dfa.create_cache(), text, vain: HashSet::new(), clears: 0, steps: 0 }
     }
-    /// Where the first match ends that starts at `from` or later; of several that start at the same place, the
+    /// The end of the first match that starts at `from` or later; of several that start at the same place, the
     /// preferred one.
     ///
     /// # Errors

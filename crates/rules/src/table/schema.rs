@@ -18,7 +18,7 @@ macro_rules! data {
             pub fn name(self) -> &'static str {
                 match self { $(Data::$variant => $name,)* }
             }
-            /// How it is counted.
+            /// How the data type is counted.
             pub fn kind(self) -> DataKind {
                 match self { $(Data::$variant => DataKind::$kind,)* }
             }
@@ -54,11 +54,11 @@ data! {
     GpcRate = "gpc_rate" Rates,
     /// The first general purpose counter.
     Gpc0 = "gpc0" Count,
-    /// Its rate.
+    /// Rate of the first general purpose counter.
     Gpc0Rate = "gpc0_rate" Rate,
     /// The second general purpose counter.
     Gpc1 = "gpc1" Count,
-    /// Its rate.
+    /// Rate of the second general purpose counter.
     Gpc1Rate = "gpc1_rate" Rate,
     /// Connections since the entry was made.
     ConnCnt = "conn_cnt" Count,

@@ -46,7 +46,7 @@ impl Default for TableSpec {
 /// An error in a line: where it is, and what to write instead.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TableError {
-    /// Where it is.
+    /// Where the error is in the configuration.
     pub span: Span,
     /// What is wrong.
     pub message: String,

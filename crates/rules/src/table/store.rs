@@ -130,9 +130,9 @@ pub struct Entry {
     data: Mutex<Box<[u64]>>,
     /// How many requests and connections track it; while there are any, it is not purged.
     pub(super) trackers: AtomicU32,
-    /// When it was last used. What a peer has sent may have been used before this process started.
+    /// When the entry was last used. What a peer has sent may have been used before this process started.
     pub(super) touched: AtomicI64,
-    /// Its place in the journal, 0 for none.
+    /// The entry's place in the journal, 0 for none.
     pub(super) place: AtomicU64,
 }
 
@@ -164,7 +164,7 @@ struct Shard {
 pub struct StickTable {
     /// The proxy or `peers` section that declares it, which is its name.
     pub name: String,
-    /// Its configuration.
+    /// The table's configuration.
     pub spec: TableSpec,
     /// What peers are to be told, if the table is shared.
     pub(super) journal: Option<Journal>,

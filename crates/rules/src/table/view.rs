@@ -39,7 +39,7 @@ pub const SHOWN: &[Data] = &[
 /// Why a text is not a valid key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeyError {
-    /// It does not have the table's type.
+    /// The text is not of the table's type.
     Invalid,
     /// Keys of the table's type cannot be written as text.
     Unwritable,
@@ -144,9 +144,9 @@ impl Operator {
 pub struct Filter {
     /// The data type; for an array, its first element is used.
     pub data: Data,
-    /// How it is compared.
+    /// How the data is compared with `value`.
     pub operator: Operator,
-    /// What it is compared with.
+    /// The value that the data is compared with.
     pub value: i64,
 }
 
@@ -231,7 +231,7 @@ impl StickTable {
 }
 
 impl Data {
-    /// Whether it is a 32-bit number.
+    /// Whether the data type is a 32-bit number.
     pub(super) fn is_narrow(self) -> bool {
         !matches!(self, Data::BytesInCnt | Data::BytesOutCnt)
     }

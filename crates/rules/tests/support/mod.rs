@@ -24,7 +24,7 @@ pub fn compile(text: &str) -> Compiled {
     compile_source(Source { name: "test.cfg".into(), text: text.into() })
 }
 
-/// The same from a file of any bytes.
+/// Reads and compiles a file of any bytes; the diagnostics may have errors.
 pub fn compile_source(source: Source) -> Compiled {
     let files = |path: &std::path::Path| std::fs::read(path);
     let env = Env { files: &files, ..Env::default() };
@@ -96,7 +96,7 @@ impl Stage {
         Stage::request_of(text.as_bytes())
     }
 
-    /// The same, where it need not be text.
+    /// A connection that sent this request, which need not be text.
     pub fn request_of(bytes: &[u8]) -> Stage {
         let mut stage = Stage::empty();
         let mut head = RequestHead::new();
