@@ -27,7 +27,7 @@ macro_rules! known {
                 }
             }
 
-            /// Its name, in lower case; empty for `Other`.
+            /// The field's name, in lower case; empty for `Other`.
             pub fn name(self) -> &'static str {
                 match self {
                     $(Known::$variant => $name,)*

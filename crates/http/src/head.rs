@@ -80,14 +80,14 @@ impl Progress {
     }
 }
 
-/// Where the next line starts.
+/// How far the lines of a head have been read.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Lines {
     /// Start of the line being read.
     at: usize,
     /// No LF before this.
     scanned: usize,
-    /// Where the start line begins: just past the empty lines before it.
+    /// Start of the start line: just past the empty lines before it.
     origin: usize,
 }
 

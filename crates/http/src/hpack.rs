@@ -150,7 +150,7 @@ impl Mirror {
     /// put into `other`, which must be empty.
     ///
     /// # Errors
-    /// When it cannot be decoded. Nothing after it can be either.
+    /// If the block cannot be decoded. Nothing after it can be either.
     pub fn read(&mut self, block: &[u8], trailers: bool, other: &mut Vec<u8>) -> Result<Block, Undecodable> {
         let mut request = Request { trailers, ..Request::default() };
         let (mut input, mut copied) = (Input { block, at: 0 }, 0);

@@ -336,7 +336,7 @@ impl RequestHead {
     /// Sets the method. Between CONNECT and another method the target must be set too, and first.
     ///
     /// # Errors
-    /// When it is not a token.
+    /// If `method` is not a token; nothing is changed then.
     pub fn set_method(&mut self, method: &[u8]) -> Result<(), Error> {
         if !is_token(method) {
             return Err(Error::Method);
@@ -349,7 +349,7 @@ impl RequestHead {
     /// Sets the target (`http-request set-uri`); an empty one becomes `/`.
     ///
     /// # Errors
-    /// When it is not a target; nothing is changed then.
+    /// If `target` is not valid; nothing is changed then.
     pub fn set_target(&mut self, target: &[u8]) -> Result<(), Error> {
         let method = std::mem::take(&mut self.method);
         let target = if target.is_empty() { b"/" } else { target };
@@ -364,7 +364,7 @@ impl RequestHead {
     /// Makes `Host` say what an absolute target says, as a proxy has to (RFC 9112, 3.2.2). Other targets name no host.
     ///
     /// # Errors
-    /// When the target names a host that cannot be one.
+    /// If the target names a host that cannot be one.
     pub fn take_host_of_target(&mut self) -> Result<(), Error> {
         if self.form() != TargetForm::Absolute {
             return Ok(());

@@ -150,7 +150,7 @@ impl ResponseHead {
     /// Sets the reason.
     ///
     /// # Errors
-    /// When it has a control character.
+    /// If `reason` has a control character.
     pub fn set_reason(&mut self, reason: &[u8]) -> Result<(), Error> {
         if !is_field_value(reason) {
             return Err(Error::StartLine);

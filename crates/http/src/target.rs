@@ -14,7 +14,7 @@ pub enum TargetForm {
     Asterisk,
 }
 
-/// Where the parts of a target are.
+/// The form of a target, and the offsets of its parts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Parts {
     pub(crate) form: TargetForm,

@@ -9,7 +9,7 @@ use penstock_http::{
 /// What becomes of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
-    /// It reaches the other side.
+    /// The message reaches the other side.
     Forwarded,
     /// The client gets this status from the proxy instead.
     Refused(u16),
