@@ -14,7 +14,7 @@ pub struct CacheEntry {
     pub head: ResponseHead,
     /// How the body was framed.
     pub framing: Framing,
-    /// Its trailers.
+    /// The trailers of the response.
     pub trailers: Option<Fields>,
     /// What `If-Modified-Since` is compared with, in seconds since 1970: `Last-Modified`, else `Date`, else when it was stored.
     pub last_modified_s: u64,
@@ -29,15 +29,15 @@ pub struct CacheEntry {
 }
 
 impl CacheEntry {
-    /// Its age in seconds.
+    /// The response's age in seconds at `now_s`, which is in seconds since 1970.
     pub fn age_s(&self, now_s: u64) -> u64 {
         self.age_s + now_s.saturating_sub(self.stored_s)
     }
-    /// The length of its body.
+    /// The length of the response's body in bytes.
     pub fn len(&self) -> u64 {
         self.length
     }
-    /// Whether its body is empty.
+    /// Whether the response's body is empty.
     pub fn is_empty(&self) -> bool {
         self.length == 0
     }
@@ -45,7 +45,7 @@ impl CacheEntry {
     pub fn piece(&self, number: usize) -> Option<&[u8]> {
         self.body.get(number).map(Vec::as_slice)
     }
-    /// Where a byte of the body is: the number of its piece, and its place there.
+    /// The position of the byte at offset `at` of the body: the number of its piece, and its offset there.
     pub fn place(&self, mut at: u64) -> (usize, usize) {
         let before = self.body.iter().take_while(|piece| {
             let rest = at.checked_sub(piece.len() as u64);

@@ -92,11 +92,11 @@ impl Cache {
         let (used, next, hasher) = (Arc::default(), AtomicU64::new(0), RandomState::new());
         Arc::new(Cache { name: name.into(), limits, used, next, shards, hasher })
     }
-    /// Its name.
+    /// The cache's name.
     pub fn name(&self) -> &Arc<str> {
         &self.name
     }
-    /// Its limits.
+    /// The cache's limits.
     pub fn limits(&self) -> CacheLimits {
         self.limits
     }
@@ -377,7 +377,7 @@ pub struct EntryView {
     pub cost: u64,
     /// Exchanges that it is being sent in.
     pub readers: u64,
-    /// When it expires, in seconds since 1970.
+    /// The time at which the response expires, in seconds since 1970.
     pub expires_s: u64,
 }
 
