@@ -8,7 +8,7 @@ const PATTERN_MAX: usize = 64;
 /// A complete line.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Line {
-    /// Its commands, in order.
+    /// The commands on the line, in order.
     pub commands: Vec<Vec<String>>,
     /// The line that ends the payload of the last command, if it has one: an empty line, or this.
     pub payload_end: Option<Vec<u8>>,
@@ -26,7 +26,7 @@ impl Line {
     }
 }
 
-/// Where the last word starts, if it announces a payload, and the line that ends the payload.
+/// The offset of the last word, if it announces a payload, and the line that ends the payload.
 fn payload_mark(line: &[u8]) -> Option<(usize, &[u8])> {
     let end = line.trim_ascii_end().len();
     let start = line[..end].iter().rposition(u8::is_ascii_whitespace).map_or(0, |space| space + 1);

@@ -19,7 +19,7 @@ use std::{collections::VecDeque, time::Duration};
 /// The initial settings of a session.
 #[derive(Clone, Copy)]
 pub struct Settings {
-    /// Its commands, besides those that every session has.
+    /// The session's commands, besides those that every session has.
     pub table: Table,
     /// The level of its client.
     pub level: Level,
@@ -87,9 +87,9 @@ pub struct Prompt {
 pub struct Request {
     /// The command.
     pub command: Command,
-    /// What it changes, if anything.
+    /// What the command changes, if anything.
     pub changes: Option<&'static str>,
-    /// Its words without secrets, for the audit log.
+    /// The command's words without secrets, for the audit log.
     pub told: String,
     /// The level of the client.
     pub level: Level,

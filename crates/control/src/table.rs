@@ -4,19 +4,19 @@ use crate::{Args, Level, Refusal};
 
 /// What is known of a command before it is parsed.
 pub struct About {
-    /// The words that name it.
+    /// The words that name the command.
     pub words: &'static str,
-    /// Its syntax, as `help` shows it. Empty if `help` does not show it.
+    /// The command's syntax, as `help` shows it. Empty if `help` does not show it.
     pub usage: &'static str,
     /// One line of description.
     pub help: &'static str,
-    /// The level it requires.
+    /// The level that the command requires.
     pub level: Level,
     /// The mode that the session must be in.
     pub mode: Mode,
-    /// What it changes, for the audit log.
+    /// What the command changes, for the audit log; `None` if nothing.
     pub changes: Option<&'static str>,
-    /// How many of its arguments may be logged; those after them are secrets.
+    /// How many of the command's arguments may be logged; those after them are secrets.
     pub told: usize,
     /// The argument after which everything is secret.
     pub secret_after: Option<&'static str>,

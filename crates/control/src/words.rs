@@ -13,7 +13,7 @@ pub enum Level {
 }
 
 impl Level {
-    /// Its word in configurations and answers.
+    /// The level's word in configurations and answers.
     pub fn word(self) -> &'static str {
         match self {
             Level::User => "user",
@@ -44,7 +44,7 @@ pub enum Severity {
 /// Whether sentences start with their severity.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SeverityOutput {
-    /// They do not.
+    /// Sentences start without their severity.
     #[default]
     None,
     /// `[3]: `.

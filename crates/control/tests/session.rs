@@ -22,7 +22,7 @@ fn talk(settings: Settings, sent: &[u8], parts: &[usize]) -> (String, bool) {
     talk_at(settings, sent, parts, false)
 }
 
-/// The same; everything may be there from the start, though it is read in parts.
+/// As [`talk`], but with `all_is_there` everything has arrived from the start, though it is read in parts.
 fn talk_at(settings: Settings, sent: &[u8], parts: &[usize], all_is_there: bool) -> (String, bool) {
     let mut session = Session::new(settings);
     let mut out = Vec::new();

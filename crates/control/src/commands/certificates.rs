@@ -14,18 +14,18 @@ pub enum Certificates {
     },
     /// Shows a file.
     Show {
-        /// Its kind.
+        /// The file's kind.
         kind: TlsFile,
-        /// Its name.
+        /// The file's name.
         file: String,
         /// Whether the answer is JSON.
         json: bool,
     },
     /// Changes a file.
     Change {
-        /// Its kind.
+        /// The file's kind.
         kind: TlsFile,
-        /// Its name.
+        /// The file's name.
         file: String,
         /// The change.
         verb: Verb,
@@ -39,7 +39,7 @@ pub enum Certificates {
     },
     /// Shows the lines of a crt-list.
     ShowList {
-        /// Its name.
+        /// The crt-list's name.
         list: String,
         /// With line numbers.
         numbered: bool,
@@ -83,7 +83,7 @@ pub enum Certificates {
     },
     /// Shows an OCSP response.
     Response {
-        /// Its name, or that of a certificate.
+        /// The response's name, or that of a certificate.
         which: String,
         /// In base64 instead of text.
         base64: bool,

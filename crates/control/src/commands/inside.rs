@@ -27,7 +27,7 @@ pub enum Inside {
     },
     /// Shows the open descriptors, or one of them.
     Descriptors {
-        /// Its number.
+        /// The descriptor's number; `None` for all.
         number: Option<u32>,
         /// Whether the answer is JSON.
         json: bool,

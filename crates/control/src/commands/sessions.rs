@@ -12,7 +12,7 @@ pub enum Sessions {
     },
     /// Shows details of one session, or of all.
     Tell {
-        /// Its number; `None` for all.
+        /// The session's number; `None` for all.
         id: Option<u64>,
         /// Whether the answer is JSON.
         json: bool,
