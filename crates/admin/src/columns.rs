@@ -11,13 +11,13 @@ use std::time::Duration;
 
 /// One column.
 pub struct Column {
-    /// Its name.
+    /// The column's name.
     pub name: &'static str,
     /// Letters for the origin (`K`ey, `M`etric, `C`onfiguration, `S`tatus), the nature (`N`ame, `G`auge, `M`aximum,
     /// `L`imit, `C`ounter, `R`ate, ag`E`, `A`verage, `D`uration, `O`utput) and the scope (`S`ervice or `P`rocess). `*`
     /// means a status for servers and a metric for backends.
     pub tags: [u8; 3],
-    /// Its value for a row; the flag is `stats show-legends`.
+    /// The column's value for a row; the flag is `stats show-legends`.
     pub value: fn(&Row, bool) -> Value,
 }
 

@@ -20,9 +20,9 @@ use std::{
 /// A command as its client gave it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Given {
-    /// Its words.
+    /// The words of the command.
     pub words: Vec<String>,
-    /// Its payload.
+    /// The payload of the command, if it has one.
     pub payload: Option<Vec<u8>>,
 }
 
@@ -42,7 +42,7 @@ impl Given {
         }
     }
 
-    /// Its words, without those that must not be logged.
+    /// The words of the command, without those that must not be logged.
     pub fn told(&self) -> String {
         match TABLE.find(self.words.clone(), None, |_| true) {
             Found::Entry(found, _) => found.about.told(&self.words),
@@ -69,7 +69,7 @@ pub struct KeptChanges {
     /// In the order in which they were made.
     lines: BTreeMap<u64, Line>,
     by_subject: HashMap<Subject, BTreeSet<u64>>,
-    /// Those that have a key. A list may have a million lines, each with its own.
+    /// The changes that have a key. A list may have a million lines, each with its own.
     by_key: HashMap<(Subject, String), BTreeSet<u64>>,
     /// The length of all lines, with their ends.
     length: u64,

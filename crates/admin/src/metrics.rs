@@ -3,15 +3,15 @@
 
 /// One metric.
 pub struct Metric {
-    /// Its name after `haproxy_frontend_` and similar prefixes.
+    /// The metric's name after `haproxy_frontend_` and similar prefixes.
     pub name: &'static str,
     /// The column of [`crate::columns::COLUMNS`]; for `http_responses_total` the first of six.
     pub column: &'static str,
-    /// Whether it is a counter.
+    /// Whether the metric is a counter, rather than a gauge.
     pub counter: bool,
     /// The kinds that have it: `F`rontend, `L`istener, `B`ackend, `S`erver.
     pub kinds: &'static str,
-    /// Its description.
+    /// The metric's description.
     pub help: &'static str,
 }
 

@@ -19,7 +19,7 @@ pub enum Piece {
 /// The answer to a command, which yields one piece after another.
 pub struct Answer(Source);
 
-/// Where the pieces come from.
+/// The source of an answer's pieces.
 #[expect(clippy::type_complexity, reason = "it stands here alone")]
 enum Source {
     Here(Box<dyn FnMut(&mut Context<'_>) -> Poll<Option<Piece>>>),

@@ -41,7 +41,7 @@ pub struct Executor {
 /// Facts about the process that the data plane does not know.
 #[derive(Clone, Debug, Default)]
 pub struct Facts {
-    /// Whether it runs as `haproxy` and presents itself so: some clients reject any other name.
+    /// Whether the process runs as `haproxy` and presents itself so: some clients reject any other name.
     pub is_haproxy: bool,
     /// The version of this program.
     pub version: String,
@@ -58,7 +58,7 @@ pub struct Facts {
 /// A socket that answers commands.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Socket {
-    /// Its address, such as `unix@/run/penstock.sock`.
+    /// The socket's address, such as `unix@/run/penstock.sock`.
     pub address: String,
     /// The level of its clients.
     pub level: Level,

@@ -146,7 +146,7 @@ fn show(view: &View, is_map: bool) -> Answer {
     }))
 }
 
-/// The same as JSON objects.
+/// Lists the entries as JSON objects.
 fn objects(view: &View, is_map: bool) -> Answer {
     let view = view.clone();
     let (mut next, mut begun, mut ended) = (0, false, false);

@@ -50,7 +50,7 @@ impl Executor {
     }
 }
 
-/// Where servers are left out, a backend's status says how many of how many are not down, as in HAProxy.
+/// For lists without servers: adds to each backend's status how many of its servers are not down, as HAProxy does.
 pub(crate) fn tell_left_out(rows: &mut [Row]) {
     for at in 0..rows.len() {
         if rows[at].kind != Kind::Backend {

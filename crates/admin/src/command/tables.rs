@@ -14,7 +14,7 @@ const CLEAR_ARGUMENTS: &str =
 
 /// The entries that a command concerns.
 enum Chosen {
-    /// Those that meet all conditions.
+    /// The entries that meet all conditions.
     Filters(Vec<Filter>),
     /// The entry with this key.
     Key(Box<[u8]>),

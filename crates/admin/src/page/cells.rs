@@ -8,11 +8,11 @@ use std::time::Duration;
 
 /// A column.
 pub struct Column {
-    /// Its heading.
+    /// The column's heading.
     pub name: &'static str,
-    /// An explanation of its values, shown on hover.
+    /// An explanation of the column's values, shown on hover.
     pub legend: &'static str,
-    /// Whether it is text, which is aligned to the left.
+    /// Whether the column is text, which is aligned to the left.
     pub text: bool,
     /// Renders the cell of a row, as markup.
     pub cell: fn(&Row) -> String,

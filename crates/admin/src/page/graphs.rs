@@ -57,7 +57,7 @@ enum Unit {
 }
 
 impl Unit {
-    /// Its name, which the script uses too.
+    /// The unit's name, which the script uses too.
     fn word(self) -> &'static str {
         match self {
             Unit::Rate => "rate",
