@@ -77,7 +77,7 @@ const ARRAY_MAX: u64 = 100;
 pub struct Definition {
     /// The sender's number of the table.
     pub id: u64,
-    /// Its name, the same for both.
+    /// The table's name, the same for both peers.
     pub name: String,
     /// The type of its keys.
     pub key: PeerKey,

@@ -16,11 +16,11 @@ pub enum PeerVersion {
 pub struct Hello {
     /// The version that the peer speaks.
     pub version: PeerVersion,
-    /// Whom it believes to talk to.
+    /// The name of the peer that the hello is for.
     pub to: String,
-    /// Who it is.
+    /// The name of the peer that says hello.
     pub from: String,
-    /// Its process.
+    /// The process id of the peer that says hello.
     pub pid: u64,
 }
 

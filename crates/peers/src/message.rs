@@ -40,9 +40,9 @@ pub enum Message<'a> {
     Error,
     /// An entry of a table, with its number (`numbered`) and the time it has left (`timed`) or without.
     Update {
-        /// Whether it carries its number; it is one more than that of the update before otherwise.
+        /// Whether the message carries its number; otherwise that is one more than the number of the update before.
         numbered: bool,
-        /// Whether it says how long the entry still lives.
+        /// Whether the message says how long the entry still lives.
         timed: bool,
         /// The message.
         content: &'a [u8],

@@ -53,7 +53,7 @@ pub enum SessionKind {
 pub enum PeerEvent {
     /// The peer has sent everything it knows; `finished` if it knew everything.
     Taught {
-        /// Whether it considers itself up to date.
+        /// Whether the peer considers itself up to date.
         finished: bool,
     },
     /// The peer has received everything we know.

@@ -28,11 +28,11 @@ pub enum WireCell {
 /// An entry, as it is sent or was received.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PeerUpdate {
-    /// Its key, as tables store it: without a length, and binary keys in full.
+    /// The entry's key, as tables store it: without a length, and binary keys in full.
     pub key: Vec<u8>,
     /// Milliseconds that it still lives, if the peer said so.
     pub expire: Option<u32>,
-    /// What it holds, column after column and element after element.
+    /// The entry's data, column after column and element after element.
     pub cells: Vec<WireCell>,
 }
 
