@@ -11,7 +11,7 @@ const HEADS_BYTES_MAX: usize = 128 * 1024;
 pub(crate) struct Encapsulated {
     pub request: Option<Range<usize>>,
     pub response: Option<Range<usize>>,
-    /// Where the heads end.
+    /// The offset at which the heads end.
     pub heads: usize,
     pub has_body: bool,
 }

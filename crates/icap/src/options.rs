@@ -6,13 +6,13 @@ use std::time::Duration;
 /// A service's description of itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ServiceOptions {
-    /// Whether it modifies requests, and responses.
+    /// Whether the service modifies requests, and responses.
     pub methods: [bool; 2],
     /// Changes whenever the service answers differently than before.
     pub istag: Vec<u8>,
     /// How many bytes of a body it wants to see before it decides.
     pub preview: Option<usize>,
-    /// Whether it may refer to the original body (`Allow: 206`).
+    /// Whether the service may refer to the original body (`Allow: 206`).
     pub allow_206: bool,
     /// How long this holds.
     pub ttl: Option<Duration>,

@@ -28,7 +28,7 @@ impl IcapMethod {
 /// A request to a service.
 #[derive(Clone, Copy, Debug)]
 pub struct IcapRequest<'a> {
-    /// What it is asked to do.
+    /// What the service is asked to do.
     pub method: IcapMethod,
     /// The service's host and port.
     pub host: &'a str,

@@ -43,7 +43,7 @@ pub struct Modified {
     pub request: Option<RequestHead>,
     /// A response, without fields that say how it is framed.
     pub response: Option<ResponseHead>,
-    /// Its body, if it has one; all of it, or what comes before the rest of the original.
+    /// The body of the message, if it has one; all of it, or what comes before the rest of the original.
     pub body: Option<Pieces>,
     /// The original body follows, from this offset on.
     pub original_from: Option<u64>,
