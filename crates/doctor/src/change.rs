@@ -21,11 +21,11 @@ pub struct Step {
     pub path: String,
     /// The text to write.
     pub text: String,
-    /// Whether it is a value of /proc or /sys, which exists and is written in place; otherwise it is a file, which may be new.
+    /// Whether the path is a value of /proc or /sys, which exists and is written in place, and not a file, which may be new.
     pub is_value: bool,
 }
 
-/// Where changes are made, and the journal that takes them back.
+/// The host on which changes are made, and the journal that takes them back.
 #[derive(Clone, Debug)]
 pub struct Changes {
     root: PathBuf,

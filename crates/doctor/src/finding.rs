@@ -132,9 +132,9 @@ pub struct Finding {
     pub worth: u32,
     /// One sentence without a full stop.
     pub finding: String,
-    /// Where it was seen, and what was there.
+    /// The places at which this was seen, and what was there.
     pub evidence: Vec<String>,
-    /// What it means for this configuration.
+    /// What the finding means for this configuration.
     pub consequence: String,
     /// What to do.
     pub fix: Vec<Change>,
@@ -183,7 +183,7 @@ impl Finding {
         self.mend(Change::ByHand(text.into()))
     }
 
-    /// The same finding under conditions that make it better or worse.
+    /// Sets the level, for a finding that conditions make better or worse.
     pub fn at(mut self, level: Level) -> Finding {
         self.level = level;
         self

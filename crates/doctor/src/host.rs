@@ -48,10 +48,10 @@ impl Host {
         Host::new(Source::Directory(root.into()))
     }
 
-    /// A recording.
+    /// The host that a recording describes.
     ///
     /// # Errors
-    /// It does not begin with a `== ` line.
+    /// If the recording does not begin with a `== ` line.
     pub fn recorded(text: &str) -> Result<Host, String> {
         let mut entries = BTreeMap::new();
         let mut current: Option<(String, String)> = None;
@@ -182,7 +182,7 @@ impl Host {
         self.seen.borrow_mut().entry(path.to_owned()).or_insert_with(|| Entry::Text(String::new()));
     }
 
-    /// Where a link points to: the last part of its target.
+    /// The last part of a link's target; `None` if there is no link at `path`.
     pub fn link(&self, path: &str) -> Option<String> {
         let target = match &self.source {
             Source::Recorded(entries) => match entries.get(path)? {

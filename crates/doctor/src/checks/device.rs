@@ -9,7 +9,7 @@ use crate::{
 
 /// Bytes that libusdm and VFIO pin for one virtual function.
 const LOCKED_PER_FUNCTION: u64 = 16 << 20;
-/// Where libraries are.
+/// Directories in which libraries are looked for.
 const LIBRARIES: [&str; 5] =
     ["/usr/lib/x86_64-linux-gnu", "/usr/lib64", "/usr/local/lib", "/usr/local/lib64", "/usr/lib"];
 

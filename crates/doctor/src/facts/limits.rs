@@ -9,7 +9,7 @@ pub struct Limits {
     pub nofile: Option<(u64, u64)>,
     /// Bytes of locked memory.
     pub memlock: Option<u64>,
-    /// Where the limits were read.
+    /// The file or service unit that the limits were read from.
     pub source: String,
     /// Whether the examination ran as root.
     pub is_root: bool,

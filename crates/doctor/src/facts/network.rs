@@ -7,7 +7,7 @@ use crate::{Host, facts::range};
 pub struct Interface {
     /// The interface's name: `eth0`.
     pub name: String,
-    /// Its driver.
+    /// The interface's driver.
     pub driver: Option<String>,
     /// The speed in Mbit/s; `None` where the interface does not say.
     pub speed: Option<u64>,
@@ -15,9 +15,9 @@ pub struct Interface {
     pub queues: Vec<String>,
     /// Whether the kernel spreads packets of a queue over processors.
     pub spreads: bool,
-    /// Its memory node.
+    /// The memory node of the interface's device.
     pub node: Option<u32>,
-    /// Its interrupts, and the processors that each may go to.
+    /// The interface's interrupts, and the processors that each may go to.
     pub interrupts: Vec<(u32, Vec<u32>)>,
 }
 

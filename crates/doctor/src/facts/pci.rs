@@ -52,7 +52,7 @@ pub struct Qat {
     pub kind: &'static str,
     /// The module that drives it.
     pub module: String,
-    /// Its firmware's file name.
+    /// The file name of the device's firmware.
     pub firmware: &'static str,
     /// The driver bound to it.
     pub driver: Option<String>,
@@ -60,18 +60,18 @@ pub struct Qat {
     pub state: Option<String>,
     /// `sym;asym`, `dc` and their like.
     pub services: Option<String>,
-    /// Its memory node.
+    /// The memory node of the device.
     pub node: Option<u32>,
     /// The number of virtual functions there are, and the most there could be.
     pub functions: (u32, u32),
-    /// How many of its virtual functions are bound to vfio-pci.
+    /// How many of the device's virtual functions are bound to vfio-pci.
     pub vfio: u32,
-    /// Whether it is itself a virtual function, passed into this machine.
+    /// Whether the device is itself a virtual function, passed into this machine.
     pub is_virtual: bool,
 }
 
 impl Qat {
-    /// Whether it takes public-key operations; `None` where that is not known.
+    /// Whether the device takes public-key operations; `None` if that is not known.
     pub fn has_asymmetric(&self) -> Option<bool> {
         // "asym" is no part of "sym", but "sym" is a part of it.
         let services = self.services.as_deref()?;
