@@ -67,10 +67,10 @@ pub struct Cores {
     pub beyond: bool,
 }
 
-/// Compares them; `target_rate` is what cores are counted for, else that of the studies, else the highest rate of A.
+/// Compares two outcomes; `target_rate` is what cores are counted for, else that of the studies, else the highest rate of A.
 ///
 /// # Errors
-/// They are not of the same study, or have nothing in common.
+/// If the outcomes are not of the same study, or have nothing in common.
 pub fn compare(a: Outcome, b: Outcome, target_rate: Option<f64>) -> Result<Comparison, String> {
     if a.study != b.study {
         return Err(format!("one is the study '{}', the other '{}': only the same can be compared", a.study, b.study));

@@ -126,7 +126,7 @@ struct Process {
     /// Of children that ended and were waited for.
     ended_user_ticks: u64,
     ended_system_ticks: u64,
-    /// When it began: a process of the same number that began at another time is another one.
+    /// When the process began, in clock ticks since boot: another start means another process, even under the same number.
     began: u64,
 }
 
@@ -157,7 +157,7 @@ fn processes(proc: &Path) -> BTreeMap<u32, Process> {
         .collect()
 }
 
-/// Those asked for and their descendants.
+/// The processes asked for and their descendants.
 fn members(processes: &BTreeMap<u32, Process>, who: &[Who]) -> BTreeSet<u32> {
     let asked = |pid: u32, process: &Process| {
         who.iter().any(|one| match one {

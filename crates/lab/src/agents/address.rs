@@ -16,7 +16,7 @@ pub enum Address {
     Tcp {
         /// A name or an address, without brackets.
         host: String,
-        /// Its port.
+        /// The port of the host.
         port: u16,
     },
     /// `unix:PATH`

@@ -68,7 +68,7 @@ impl Failure {
         }
     }
 
-    /// Whether it is this machine that cannot go on.
+    /// Whether the failure is one of this machine, which has run out of ports or descriptors.
     pub(crate) fn is_ours(&self) -> bool {
         matches!(self, Failure::NoPorts | Failure::NoDescriptors)
     }

@@ -60,7 +60,7 @@ pub(crate) struct Pace {
 /// A unit that may begin.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Start {
-    /// When it was due.
+    /// The time at which the unit was due.
     pub due: Instant,
     /// Whether the connection was waiting for the unit, so that any delay is our own.
     pub waited: bool,

@@ -13,7 +13,7 @@ use std::time::Duration;
 pub struct LoadPlan {
     /// The server.
     pub target: Target,
-    /// Where to connect to, instead of what the target's name resolves to.
+    /// The address to connect to, instead of what the target's name resolves to.
     pub address: Option<SocketAddr>,
     /// What one unit of the load is.
     pub mode: Mode,
@@ -142,7 +142,7 @@ impl Mode {
         (Mode::Idle, "idle"),
     ];
 
-    /// Its name.
+    /// The mode's name, as on the command line and in reports.
     #[must_use]
     pub fn name(self) -> &'static str {
         Mode::ALL.iter().find(|(mode, _)| *mode == self).map_or("", |(_, name)| name)
@@ -196,11 +196,11 @@ pub enum Scheme {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Target {
-    /// Its scheme.
+    /// The URL's scheme.
     pub scheme: Scheme,
     /// A name or an address, without brackets.
     pub host: String,
-    /// Its port.
+    /// The URL's port.
     pub port: u16,
     /// From its first slash, with the query.
     pub path: String,
@@ -310,7 +310,7 @@ pub enum TlsVersion {
     V13,
 }
 
-/// Where connections come from.
+/// The source of connections.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Source {

@@ -15,7 +15,7 @@ const FLIGHT_ROOM: usize = 1024;
 /// A client's side of TLS.
 pub(crate) struct Session(UnbufferedClientConnection);
 
-/// Where the connection is after a pass.
+/// The state of a connection after a pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Pass {
     /// The handshake needs bytes from the server.

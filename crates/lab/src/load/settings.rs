@@ -71,7 +71,7 @@ impl Tls {
         Ok(Some(Tls { config: Arc::new(config), name }))
     }
 
-    /// The same settings with a session memory of their own.
+    /// A copy of the settings that resumes sessions, with a session memory of its own.
     pub(crate) fn resuming(&self) -> Tls {
         let mut config = ClientConfig::clone(&self.config);
         config.resumption = Resumption::in_memory_sessions(SESSIONS);

@@ -17,7 +17,7 @@ use tokio::runtime::Runtime;
 use tokio::sync::watch;
 use tokio::task::LocalSet;
 
-/// Where a run is.
+/// The phase of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd)]
 pub(crate) enum Phase {
     /// All threads wait for each other.
@@ -99,7 +99,7 @@ pub(crate) struct Worker {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Unit {
     turn: Start,
-    /// It began while results counted.
+    /// Whether the unit began while results counted.
     measured: bool,
 }
 

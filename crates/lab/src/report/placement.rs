@@ -73,7 +73,7 @@ pub(super) fn drawing(outcome: &Outcome) -> String {
     out
 }
 
-/// The same in words.
+/// The placement in words, line by line.
 pub(super) fn words(outcome: &Outcome) -> Vec<String> {
     let list = |cpus: &[u32]| cpus.iter().map(u32::to_string).collect::<Vec<_>>().join(",");
     let placement = &outcome.placement;

@@ -224,7 +224,7 @@ fn step_name(outcome: &Outcome, cores: usize) -> String {
         .map_or_else(|| format!("{cores}C"), crate::study::Step::name)
 }
 
-/// Where a device's rate levels off.
+/// The rate at which a device levels off, as a mark in a chart of rates; empty if it was not measured.
 fn device_peak(outcome: &Outcome, measure: Measure) -> Vec<Mark> {
     let peak = outcome.modes.get("hw").and_then(|rates| rates.device_peak_tps).filter(|_| measure == Measure::Rate);
     peak.into_iter().map(|y| Mark { y, name: format!("peak of the device: {}/s", whole(y)) }).collect()

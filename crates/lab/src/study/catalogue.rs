@@ -88,7 +88,7 @@ pub enum Measure {
 pub struct Study {
     /// As it is typed.
     pub name: &'static str,
-    /// What it shows, a line.
+    /// What the study shows, in one line.
     pub doc: &'static str,
     /// How the load is chosen.
     pub procedure: Procedure,

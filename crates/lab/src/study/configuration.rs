@@ -14,7 +14,7 @@ use std::{
 /// A service, whichever contestant offers it.
 #[derive(Clone, Debug)]
 pub struct Service {
-    /// Where it listens.
+    /// The address on which the service listens.
     pub listen: SocketAddr,
     /// Certificate and key.
     pub certificate: PathBuf,

@@ -33,7 +33,7 @@ struct Entry {
     needs: Needs,
 }
 
-/// What it takes to take part, beside the program.
+/// What a contestant needs to take part, beside the program.
 #[derive(Clone, Copy, PartialEq)]
 enum Needs {
     Nothing,
@@ -73,7 +73,7 @@ const TABLE: &[Entry] = &[
         global: &["tune.crypto.engine hw+sw"], environment: &[], needs: Needs::Device },
 ];
 
-/// Where programs are, and the machine.
+/// The machine, and where its programs are.
 pub struct Surroundings<'a> {
     /// This machine.
     pub host: &'a Host,
@@ -92,7 +92,7 @@ pub struct Surroundings<'a> {
 pub struct Contestant {
     /// The contestant's name: `penstock-sw`.
     pub name: String,
-    /// What it is, for people.
+    /// What the contestant is, for people.
     pub doc: String,
     /// The program.
     pub program: Program,
@@ -103,11 +103,11 @@ pub struct Contestant {
     pub version: Vec<String>,
     /// The planner's mode that its rates stand for.
     pub mode: Option<String>,
-    /// Lines of its `global` section.
+    /// Lines of the configuration's `global` section.
     pub global: Vec<String>,
-    /// Its environment.
+    /// Environment variables that the program is started with, as name and value.
     pub environment: Vec<(String, String)>,
-    /// Its device is a double of one, made of this machine's processors.
+    /// Whether the device is a double of one, made of this machine's processors.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub double: bool,
     /// The configuration it was last started with.
@@ -116,7 +116,7 @@ pub struct Contestant {
 }
 
 impl Contestant {
-    /// Its program's file name.
+    /// The file name of the program.
     #[must_use]
     pub fn program_name(&self) -> String {
         file_name(&self.path)
@@ -140,7 +140,7 @@ pub fn known() -> impl Iterator<Item = (&'static str, &'static str)> {
 /// Who was asked to take part in a study.
 #[derive(Debug)]
 pub struct Entrants {
-    /// Those that can.
+    /// The contestants that can take part.
     pub present: Vec<Contestant>,
     /// The names of those that cannot, each with the reason.
     pub absent: Vec<(String, String)>,

@@ -124,7 +124,7 @@ impl Link {
         self.client.handle.clone()
     }
 
-    /// Where the server listens.
+    /// The address on which the server listens.
     #[allow(clippy::unused_self)]
     pub(super) fn address(&self) -> IpAddr {
         IpAddr::V4(SERVER)

@@ -10,7 +10,7 @@ use std::{
     sync::Arc,
 };
 
-/// Where the parts of a study run.
+/// The processors and machines on which the parts of a study run.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Placement {
     /// Processors of the server at each step: how many cores, and which threads of them.

@@ -22,7 +22,7 @@ pub struct Outcome {
     pub study: String,
     /// What the study shows.
     pub doc: String,
-    /// Where and when, in one line: the planner quotes it.
+    /// The machine and the date, in one line: the planner quotes it.
     pub source: String,
     /// The command as typed.
     pub command: String,
@@ -34,9 +34,9 @@ pub struct Outcome {
     pub partial: Vec<String>,
     /// The figure that counts.
     pub measure: Measure,
-    /// Its parameters, by name.
+    /// The study's parameters, as name and value.
     pub parameters: Vec<(String, String)>,
-    /// Where the study departs from what it repeats.
+    /// Remarks on where the study departs from what it repeats.
     pub notes: Vec<String>,
     /// The machine, in groups.
     pub machine: Vec<Group>,
@@ -215,7 +215,7 @@ impl Cell {
 }
 
 impl Measure {
-    /// Its unit, where units of work are called this.
+    /// The unit of the measure, if units of work are called `units`.
     #[must_use]
     pub fn unit(self, units: &str) -> String {
         match self {
@@ -239,7 +239,7 @@ impl Outcome {
         cases
     }
 
-    /// Those with measurements, in the order of the table of contestants.
+    /// The contestants with measurements, in the order of the table of contestants.
     #[must_use]
     pub fn measured(&self) -> Vec<&str> {
         let has = |name: &str| self.cells.iter().any(|cell| cell.contestant == name && !cell.windows.is_empty());

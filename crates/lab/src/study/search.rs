@@ -6,7 +6,7 @@ use super::result::Probe;
 const GAIN_MIN: f64 = 1.02;
 /// Doublings in a row that may not help: probes are short, and what else the machine does shows in them.
 const PATIENCE: usize = 3;
-/// Where it begins.
+/// The concurrency at which a search begins.
 const FIRST: usize = 4;
 
 /// Probes until the best concurrency is known; `None` from a probe ends the search. The best is the last one.

@@ -27,7 +27,7 @@ const LOG_LINES: usize = 6;
 pub struct Server {
     /// Whose it is.
     pub name: String,
-    /// Where it listens.
+    /// The address on which the process listens.
     pub address: SocketAddr,
     /// What was run, as one would type it.
     pub command: String,
@@ -39,7 +39,7 @@ impl Server {
     /// Starts a contestant and waits until it listens.
     ///
     /// # Errors
-    /// It does not start, with what it said.
+    /// If its files cannot be written, or it does not start or does not listen in time, with its last output.
     pub fn start(
         contestant: &mut Contestant,
         service: &Service,
@@ -69,7 +69,7 @@ impl Server {
     /// Starts nginx with this configuration.
     ///
     /// # Errors
-    /// It does not start, with what it said.
+    /// If its files cannot be written, or it does not start or does not listen in time, with its last output.
     pub fn origin(
         nginx: &Path,
         text: &str,
@@ -128,12 +128,12 @@ impl Server {
         }
     }
 
-    /// Whether it still runs.
+    /// Whether the process still runs.
     pub fn is_running(&mut self) -> bool {
         matches!(self.child.try_wait(), Ok(None))
     }
 
-    /// What it said last.
+    /// The last lines of the process's output.
     #[must_use]
     pub fn last_words(&self) -> String {
         let text = std::fs::read_to_string(&self.log).unwrap_or_default();
@@ -142,7 +142,7 @@ impl Server {
         if last.is_empty() { "it said nothing".into() } else { last.join(" | ") }
     }
 
-    /// Its process, whose children count with it.
+    /// The process's id; its children count with it.
     #[must_use]
     pub fn pid(&self) -> u32 {
         self.child.id()

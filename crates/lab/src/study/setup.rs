@@ -11,7 +11,7 @@ pub struct Wish {
     pub study: String,
     /// The short form: one core, seconds.
     pub quick: bool,
-    /// Where the results go.
+    /// The directory for the results.
     pub out: PathBuf,
     /// What was typed.
     pub command: String,
@@ -55,7 +55,7 @@ pub struct Wish {
     pub haproxy: Option<PathBuf>,
     /// nginx's binary, where it is not found by itself.
     pub nginx: Option<PathBuf>,
-    /// Where libqat is, for penstock's modes with a device.
+    /// The directory of libqat, for penstock's modes with a device.
     pub qat_libraries: Option<PathBuf>,
 }
 
@@ -117,7 +117,7 @@ const TARGET_RATE_QUICK: f64 = 2000.0;
 /// The short form: windows of a second, two of each cell, no more connections than a core has use for.
 const QUICK: (f64, usize, usize) = (1.0, 2, 64);
 
-/// Where a round trip takes 50 ms, a core has use for more.
+/// Connections in the short form of a study of rates: with a round trip of 50 ms, a core has use for more than `QUICK` says.
 const QUICK_FAR: usize = 400;
 /// How many rates are offered, up to that of the fastest, in the long form and the short one.
 const RATES: (usize, usize) = (8, 3);

@@ -10,7 +10,7 @@ const LEAST: f64 = 0.002;
 /// Functions with a smaller share than this are not listed.
 const LISTED_LEAST: f64 = 0.005;
 
-/// Where one contestant spends its CPU time.
+/// A profile of one contestant: the functions in which it spends its CPU time.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Stacks {
     /// The work that it was watched at, and on which cores.
@@ -26,13 +26,13 @@ pub struct Stacks {
 /// A function, and what it called.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Frame {
-    /// Its name.
+    /// The function's name.
     pub name: String,
     /// The function's share of all samples.
     pub share: f64,
     /// Whose code it is.
     pub code: Code,
-    /// What it called.
+    /// The functions that this one called.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub calls: Vec<Frame>,
 }
