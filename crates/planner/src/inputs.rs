@@ -3,7 +3,7 @@
 use crate::error::{Problem, number};
 use std::collections::BTreeSet;
 
-/// Where a value comes from.
+/// The origin of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
     /// Stated in the published model of an eight-server rack.
@@ -105,11 +105,11 @@ impl Default for Inputs {
 pub struct Input {
     /// The name as typed after `--`.
     pub name: &'static str,
-    /// Its unit.
+    /// The constant's unit.
     pub unit: &'static str,
-    /// Where its default comes from.
+    /// The origin of the constant's default.
     pub origin: Origin,
-    /// What it is, and why this default where it was not published.
+    /// What the constant is, and why it has this default if that was not published.
     pub doc: &'static str,
     least: f64,
     most: f64,
@@ -203,12 +203,12 @@ impl Inputs {
         *(input.field)(&mut self.clone())
     }
 
-    /// Where the value of one input comes from.
+    /// The origin of one input's value.
     pub fn origin(&self, input: &Input) -> Origin {
         if self.given.contains(input.name) { Origin::Given } else { input.origin }
     }
 
-    /// Where the way of attribution comes from.
+    /// The origin of the way of attribution.
     pub fn attribution_origin(&self) -> Origin {
         if self.given.contains(ATTRIBUTION) { Origin::Given } else { Origin::Assumed }
     }

@@ -239,7 +239,7 @@ pub(crate) fn servers_in_rack(cards: f64, inputs: &Inputs) -> (f64, &'static str
     (fit, why)
 }
 
-/// Where a server's devices end, and what comes then.
+/// The rate up to which a server's devices suffice, and what comes beyond it, in words; empty except in mode hw.
 fn next(mode: Mode, cards: f64, inputs: &Inputs, rates: &Rates) -> String {
     let Some(device) = rates.hw.as_ref().filter(|_| mode == Mode::Hw) else { return String::new() };
     let end = cards * device.peak * inputs.max_utilisation;

@@ -77,7 +77,7 @@ impl Curve {
     /// From text: `1625` is a rate of one core, `8:5000,12:9000` are measured points.
     ///
     /// # Errors
-    /// It is neither.
+    /// If the text is neither, a number is out of range, or cores and rates do not rise from point to point.
     pub fn parse(name: &str, text: &str) -> Result<Curve, Problem> {
         let mut points = Vec::new();
         for point in text.split(',') {
@@ -185,7 +185,7 @@ pub struct Rates {
     pub sw: Option<Curve>,
     /// Rates with a device.
     pub hw: Option<Device>,
-    /// Where the rates come from, for the reader.
+    /// The origin of the rates, for the reader.
     pub source: String,
 }
 
@@ -211,7 +211,7 @@ impl Rates {
     /// .., "device_peak_tps": N}}}`. `plan --measure --json` writes one.
     ///
     /// # Errors
-    /// It is not JSON, has no mode that is known, or a rate is not usable.
+    /// If the text is not JSON, has no mode that is known, or a rate is not usable.
     pub fn from_study(text: &str) -> Result<Rates, Problem> {
         let bad = |why: String| Problem::BadStudy(why);
         let json: Value = serde_json::from_str(text).map_err(|e| bad(format!("it is not JSON: {e}")))?;

@@ -40,7 +40,7 @@ pub struct Row {
     pub fleet: Result<Fleet, Problem>,
     /// Whether one server is enough.
     pub on_one_server: bool,
-    /// Whether it is the row before under another name: hw+sw below a card's peak is hw.
+    /// Whether this row repeats the one before under another name: hw+sw below a card's peak is hw.
     pub is_as_before: bool,
 }
 

@@ -54,7 +54,7 @@ impl Basis {
 /// An operation of a handshake.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Operation {
-    /// Its name.
+    /// The operation's name.
     pub name: String,
     /// The time of one operation at a time.
     pub native: Timing,
