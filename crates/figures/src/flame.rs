@@ -14,7 +14,7 @@ pub struct Flame {
     pub share: f64,
     /// The colour's number in the legend.
     pub colour: usize,
-    /// What it called.
+    /// The functions that this one called.
     pub above: Vec<Flame>,
 }
 

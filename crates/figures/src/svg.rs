@@ -25,7 +25,7 @@ pub enum Scale {
 
 /// One direction of a figure.
 pub struct Axis<'a> {
-    /// What it shows, with the unit.
+    /// What the axis shows, with the unit.
     pub label: &'a str,
     /// The scale.
     pub scale: Scale,
@@ -79,7 +79,7 @@ pub fn round_up(value: f64) -> f64 {
     steps.into_iter().map(|s| s * power).find(|s| *s >= value * 0.999_999).unwrap_or(10.0 * power)
 }
 
-/// Where the values of an axis lie.
+/// The range of an axis's values.
 struct Span {
     least: f64,
     most: f64,
