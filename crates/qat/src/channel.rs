@@ -18,11 +18,11 @@ pub type Tag = u64;
 
 /// What became of a request.
 pub enum Outcome {
-    /// It was answered. The answer has not been checked.
+    /// The request was answered. The answer has not been checked.
     Answered(Answer),
-    /// The device could not do it.
+    /// The device could not carry out the request.
     Failed(Status),
-    /// It was not answered in time. A later answer is not reported.
+    /// The request was not answered in time. A later answer is not reported.
     Late,
 }
 

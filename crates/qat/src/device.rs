@@ -19,7 +19,7 @@ use std::{
 /// What a device is opened with.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
-    /// Where the libraries are, if not where the system's loader looks.
+    /// The directory of the libraries, if not where the system's loader looks.
     pub directory: Option<PathBuf>,
 }
 

@@ -24,18 +24,18 @@ impl Capabilities {
 /// The health of an instance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Health {
-    /// It takes requests.
+    /// The instance takes requests.
     Up,
-    /// Its device is being reset.
+    /// The instance's device is being reset.
     Restarting,
-    /// Its device is lost.
+    /// The instance's device is lost.
     Lost,
 }
 
 /// What there is to show of an instance.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Summary {
-    /// Its name, as the library has it.
+    /// The instance's name, as the library has it.
     pub name: String,
     /// The kind of the device.
     pub part: String,
@@ -130,7 +130,7 @@ impl Instance {
         self.depth.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// It has answered one, or not taken it.
+    /// A request given to the instance has been answered, or was not taken.
     pub fn finished(&self) {
         self.depth.fetch_sub(1, Ordering::Relaxed);
     }

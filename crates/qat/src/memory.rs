@@ -43,7 +43,7 @@ pub struct Slot {
     pub(crate) generic: GenericPointMultiply,
     pub(crate) point: PointMultiply,
     pub(crate) montgomery: MontgomeryMultiply,
-    /// Where the library would say whether a result is valid, if it were called synchronously.
+    /// Room for the library to say whether a result is valid, which it would do if it were called synchronously.
     pub(crate) valid: u32,
     pub(crate) outputs: [FlatBuffer; 2],
     data: [u8; DATA],
@@ -75,7 +75,7 @@ impl SlotRef {
         unsafe { (library.free)(&raw mut memory) };
     }
 
-    /// Where the slot is: what a callback gets as its tag.
+    /// The slot's address: what a callback gets as its tag.
     pub fn as_ptr(self) -> *mut Slot {
         self.0.as_ptr()
     }
