@@ -5,16 +5,16 @@ use std::{ffi::CString, io, mem::MaybeUninit};
 /// What a process needs to become a user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct User {
-    /// Its number.
+    /// The user's number.
     pub uid: u32,
-    /// Its primary group.
+    /// The number of the user's primary group.
     pub gid: u32,
 }
 
 /// A group by number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Group {
-    /// Its number.
+    /// The group's number.
     pub gid: u32,
 }
 

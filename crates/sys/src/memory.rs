@@ -30,7 +30,7 @@ pub fn poison(byte: u8) {
 
 /// Sets `size` bytes aside for allocations that the system refuses; returns whether they are there, now or already.
 ///
-/// They count towards the limits that [`MemoryGauge`] looks at, but are not touched and so take no memory.
+/// The bytes count towards the limits that [`MemoryGauge`] looks at, but are not touched and so take no memory.
 pub fn keep_reserve(size: usize) -> bool {
     if has_reserve() {
         return true;

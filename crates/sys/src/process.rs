@@ -38,7 +38,7 @@ pub fn fork() -> io::Result<Forked> {
 /// Leaves the terminal's session, in the child of a fork.
 ///
 /// # Errors
-/// Those of setsid(2).
+/// If setsid(2) fails, with its error.
 pub fn new_session() -> io::Result<()> {
     rustix::process::setsid()?;
     Ok(())
@@ -53,7 +53,7 @@ impl Silence {
     /// Opens `/dev/null`.
     ///
     /// # Errors
-    /// Those of open(2).
+    /// If open(2) fails, with its error.
     pub fn prepare() -> io::Result<Silence> {
         std::fs::OpenOptions::new().read(true).write(true).open("/dev/null").map(Silence)
     }
@@ -61,7 +61,7 @@ impl Silence {
     /// Detaches standard input, output and error from the terminal.
     ///
     /// # Errors
-    /// Those of dup2(2).
+    /// If dup2(2) fails, with its error.
     pub fn begin(self) -> io::Result<()> {
         rustix::stdio::dup2_stdin(&self.0)?;
         rustix::stdio::dup2_stdout(&self.0)?;
@@ -73,7 +73,7 @@ impl Silence {
 /// execv(3): replaces this process; returns only an error.
 ///
 /// # Errors
-/// Those of execve(2), or a word has a NUL in it.
+/// If execve(2) fails, with its error, or a word has a NUL in it.
 pub fn exec(program: &Path, arguments: &[impl AsRef<OsStr>]) -> io::Result<Infallible> {
     let program = CString::new(program.as_os_str().as_bytes())?;
     let arguments: Vec<CString> =
@@ -120,7 +120,7 @@ pub fn confine(command: &mut Command) {
 /// kill(2). `signal` 0 only asks whether the process is there.
 ///
 /// # Errors
-/// Those of kill(2), or `pid` is not that of one process.
+/// If kill(2) fails, with its error, or `pid` is not that of one process.
 pub fn kill(pid: i32, signal: i32) -> io::Result<()> {
     if pid <= 0 {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "a pid is above zero"));
@@ -151,7 +151,7 @@ pub fn is_root() -> bool {
 /// Changes the root directory by chroot(2), and the working directory to it.
 ///
 /// # Errors
-/// Those of chroot(2): the process may not, or there is no such directory.
+/// If chroot(2) fails, with its error: the process may not, or there is no such directory.
 pub fn chroot(root: &Path) -> io::Result<()> {
     rustix::process::chroot(root)?;
     std::env::set_current_dir("/")
@@ -160,7 +160,7 @@ pub fn chroot(root: &Path) -> io::Result<()> {
 /// Becomes another group and user for good, group first; supplementary groups go with root.
 ///
 /// # Errors
-/// Those of setgid(2), setgroups(2) and setuid(2); the process is then in a state in which it must not go on.
+/// If setgid(2), setgroups(2) or setuid(2) fails, with its error; the process is then in a state in which it must not go on.
 pub fn drop_to(uid: Option<u32>, gid: Option<u32>) -> io::Result<()> {
     let check = |result| if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) };
     if let Some(gid) = gid {

@@ -32,7 +32,7 @@ const KNOWN: [(i32, Signal); 10] = [
 ];
 
 impl Signal {
-    /// Its number on this system.
+    /// The signal's number on this system.
     pub fn number(self) -> i32 {
         KNOWN.iter().find(|(_, s)| *s == self).expect("KNOWN has a row for each").0
     }
@@ -48,7 +48,7 @@ impl Signals {
     /// Blocks all of [`Signal`]. Call it before the first thread is started.
     ///
     /// # Errors
-    /// Those of pthread_sigmask(3).
+    /// If pthread_sigmask(3) fails, with its error.
     pub fn block() -> io::Result<Signals> {
         Signals::block_these(&KNOWN.map(|(_, signal)| signal))
     }
@@ -56,7 +56,7 @@ impl Signals {
     /// Blocks these alone. Programs that are started inherit it, and some do not expect it: perf waits for its child's end.
     ///
     /// # Errors
-    /// Those of pthread_sigmask(3).
+    /// If pthread_sigmask(3) fails, with its error.
     pub fn block_these(signals: &[Signal]) -> io::Result<Signals> {
         let mut set = MaybeUninit::uninit();
         // SAFETY: sigemptyset initialises the set that the other calls read.

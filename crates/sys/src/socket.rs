@@ -41,7 +41,7 @@ pub fn adopt_listener(fd: RawFd) -> io::Result<OwnedFd> {
 /// Lets the programs that this process starts inherit the descriptor.
 ///
 /// # Errors
-/// Those of fcntl(2).
+/// If fcntl(2) fails, with its error.
 pub fn inheritable(fd: impl AsFd) -> io::Result<()> {
     rustix::io::fcntl_setfd(fd, rustix::io::FdFlags::empty()).map_err(Into::into)
 }

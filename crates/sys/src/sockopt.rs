@@ -9,7 +9,7 @@ use std::{
 /// TCP_DEFER_ACCEPT: a connection is handed out once its first bytes are there, or after `seconds`.
 ///
 /// # Errors
-/// Those of setsockopt(2).
+/// If setsockopt(2) fails, with its error.
 pub fn set_defer_accept(socket: BorrowedFd<'_>, seconds: i32) -> io::Result<()> {
     set_option(socket, libc::IPPROTO_TCP, libc::TCP_DEFER_ACCEPT, seconds)
 }
@@ -17,7 +17,7 @@ pub fn set_defer_accept(socket: BorrowedFd<'_>, seconds: i32) -> io::Result<()> 
 /// TCP_FASTOPEN on a listening socket: data in the SYN, for at most `queue` connections not yet handed out.
 ///
 /// # Errors
-/// Those of setsockopt(2).
+/// If setsockopt(2) fails, with its error.
 pub fn set_fast_open(socket: BorrowedFd<'_>, queue: i32) -> io::Result<()> {
     set_option(socket, libc::IPPROTO_TCP, libc::TCP_FASTOPEN, queue)
 }
@@ -25,7 +25,7 @@ pub fn set_fast_open(socket: BorrowedFd<'_>, queue: i32) -> io::Result<()> {
 /// IP_BIND_ADDRESS_NO_PORT: a port is chosen when connecting, so that many destinations can share it.
 ///
 /// # Errors
-/// Those of setsockopt(2).
+/// If setsockopt(2) fails, with its error.
 pub fn set_bind_address_no_port(socket: BorrowedFd<'_>) -> io::Result<()> {
     set_option(socket, libc::IPPROTO_IP, libc::IP_BIND_ADDRESS_NO_PORT, 1)
 }
@@ -62,7 +62,7 @@ pub fn tcp_info(socket: RawFd, peer: SocketAddr) -> Option<libc::tcp_info> {
 /// SIOCOUTQ: how many bytes the system holds that the peer has not acknowledged; on a unix socket, not read.
 ///
 /// # Errors
-/// Those of ioctl(2).
+/// If ioctl(2) fails, with its error.
 pub fn unsent(socket: BorrowedFd<'_>) -> io::Result<usize> {
     let mut bytes: libc::c_int = 0;
     // SAFETY: `bytes` is what this request writes; the descriptor is open while it is borrowed.
