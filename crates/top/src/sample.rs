@@ -32,7 +32,7 @@ impl Sample {
         sample
     }
 
-    /// Whether it contains none of the metrics that are used here.
+    /// Whether the sample contains none of the metrics that are used here.
     pub fn is_empty(&self) -> bool {
         !self.series.keys().any(|name| name.starts_with("haproxy_") || name.starts_with("penstock_"))
     }

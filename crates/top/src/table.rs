@@ -10,7 +10,7 @@ use crate::{
 #[derive(Clone, Copy)]
 pub(crate) struct Column {
     pub heading: &'static str,
-    /// Its width in characters, including the space before it.
+    /// The column's width in characters, including the space before it.
     pub width: usize,
     /// If there is no room for all columns, those with the highest rank are left out first.
     pub rank: u8,
