@@ -40,7 +40,7 @@ pub(crate) trait Vector: Copy + Default + DefaultIsZeroes + Send + Sync + 'stati
     /// One truth value per lane.
     type Mask: Copy;
 
-    /// The same public constant in every lane.
+    /// A vector with the public constant `x` in every lane.
     fn splat(x: u64) -> Self;
     fn add(self, other: Self) -> Self;
     /// The result may be negative: then it may only be added, subtracted, shifted by [`Vector::sar`] or read as a

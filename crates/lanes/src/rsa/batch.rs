@@ -495,7 +495,7 @@ kernel! {
 
 kernel! {
     /// `h q + y` as integers, where y is x in the lanes of the other prime: the results of a pass, in lanes 0 to 3.
-    /// Those of the second pass go to lanes 4 to 7.
+    /// The results of the second pass go to lanes 4 to 7.
     fn garner as Garner<'a, V: Lane8, const H: usize, const N: usize>(
         columns: &'a mut Columns<V>,
         h: &'a [Digit<V>; H],

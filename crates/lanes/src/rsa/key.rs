@@ -213,7 +213,7 @@ impl RsaKey {
     /// Prepares a key and refuses one that cannot be right. Takes a few milliseconds, and a time that depends only on
     /// the lengths of the parts unless the key is refused.
     ///
-    /// It does not verify that `dp`, `dq` and `qinv` match the rest; the check of every result does: with a wrong one,
+    /// Does not verify that `dp`, `dq` and `qinv` match the rest; the check of every result does: with a wrong one,
     /// every operation returns [`crate::LaneError::Fault`].
     ///
     /// # Errors

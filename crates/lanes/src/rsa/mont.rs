@@ -55,7 +55,7 @@ impl<V: Vector, const N: usize> Zeroize for Modulus<V, N> {
     }
 }
 
-/// The same modulus, as one whose `N` is known to be twenty.
+/// `modulus`, as one whose `N` is known to be twenty; panics if it is not.
 #[inline(always)]
 pub(crate) fn twenty<V: Vector, const N: usize>(modulus: &Modulus<V, N>) -> &Modulus<V, 20> {
     assert!(N == 20);

@@ -11,7 +11,7 @@ pub(crate) trait Slots: Copy + Default + DefaultIsZeroes {
     /// Two signed 32-bit words per lane.
     type Pairs: Copy + Default + DefaultIsZeroes;
 
-    /// The same public constants in every lane, the lowest slot first.
+    /// A vector with the same four public constants in every lane, the lowest slot first.
     fn slots(values: [i16; 4]) -> Self;
     fn add16(self, other: Self) -> Self;
     fn sub16(self, other: Self) -> Self;
