@@ -26,7 +26,7 @@ pub fn check(config: &Config, diagnostics: &mut Diagnostics) {
     exist(user, global.group.as_ref().map(|group| (&group.value, group.span)), diagnostics);
 }
 
-/// The same for the accounts of a `program` section.
+/// Adds an error for each account that a `program` section names and that does not exist.
 pub fn check_program(program: &ExternalProgram, diagnostics: &mut Diagnostics) {
     let user = program.user.as_ref().map(|user| (&user.value, user.span));
     exist(user, program.group.as_ref().map(|group| (&group.value, group.span)), diagnostics);

@@ -14,7 +14,7 @@ pub struct Command {
     pub options: fn() -> Vec<Opt>,
     /// Words that may follow it.
     pub words: fn() -> Vec<&'static str>,
-    /// Its own subcommands, if it has any.
+    /// The command's own subcommands, if it has any.
     pub below: &'static [Command],
     /// Runs it with the arguments after its name.
     pub run: fn(&[OsString]) -> ExitCode,

@@ -170,7 +170,7 @@ enum Door {
 
 /// A socket that accepts clients.
 struct Entrance {
-    /// Its address in the audit log.
+    /// The socket's address in the audit log.
     address: String,
     /// The initial settings of its sessions.
     settings: Settings,

@@ -21,7 +21,7 @@ use std::{
 const WARNINGS: u8 = 3;
 /// Something fails, or soon will.
 const CRITICAL: u8 = 4;
-/// Where changes are recorded, on the host on which they are made.
+/// The file in which changes are recorded, on the host on which they are made.
 const JOURNAL: &str = "/var/lib/penstock/doctor.json";
 
 /// The options of this subcommand.

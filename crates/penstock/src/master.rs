@@ -122,7 +122,7 @@ struct Coming {
     configuration: Arc<File>,
     /// The request, if it was started for a reload.
     wish: Option<Wish>,
-    /// Its exit code, if it has ended and its output is still being read.
+    /// The worker's exit code, if it has ended and its output is still being read.
     code: Option<i32>,
 }
 

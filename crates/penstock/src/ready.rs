@@ -9,7 +9,7 @@ use std::{
     os::fd::OwnedFd,
 };
 
-/// Where to report.
+/// Whom to tell that the process is ready.
 #[derive(Debug)]
 pub enum Reporter {
     /// Nowhere.

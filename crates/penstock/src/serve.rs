@@ -98,7 +98,7 @@ pub fn serve(loaded: (Config, Diagnostics), flags: &Flags, reporter: Reporter, s
     start(loaded, flags, reporter, started).unwrap_or_else(|why| fail(&why).into())
 }
 
-/// The same.
+/// As [`serve`], but returns what went wrong.
 ///
 /// # Errors
 ///

@@ -46,7 +46,7 @@ pub enum Occasion {
 }
 
 impl Occasion {
-    /// Its word in the environment variable.
+    /// The occasion's word in the environment variable.
     pub fn word(self) -> &'static str {
         match self {
             Occasion::Start => "start",

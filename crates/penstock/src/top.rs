@@ -12,7 +12,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Where quickstart serves its metrics.
+/// The address at which quickstart serves its metrics.
 const DEFAULT: &str = "http://127.0.0.1:8404/metrics";
 
 /// The options of this subcommand.

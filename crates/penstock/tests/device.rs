@@ -52,7 +52,7 @@ impl Server {
         server
     }
 
-    /// What it has said, once it has ended.
+    /// Ends the server and returns what it has written to standard error.
     fn said(&mut self) -> String {
         let _ = self.child.kill();
         let mut said = String::new();

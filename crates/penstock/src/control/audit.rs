@@ -8,7 +8,7 @@ pub struct Audit {
     changes: &'static str,
     command: String,
     level: &'static str,
-    /// Whether it failed, and the first error, else the first sentence.
+    /// Whether the command failed, and the first error, else the first sentence.
     result: Option<(bool, String)>,
 }
 

@@ -52,9 +52,9 @@ const TOLD: usize = 10;
 pub struct Changes {
     path: PathBuf,
     file: File,
-    /// Its directory, through which it is replaced even after `chroot`.
+    /// The file's directory, through which the file is replaced even after `chroot`.
     directory: File,
-    /// The length of its whole lines.
+    /// The length of the file's whole lines in bytes.
     length: u64,
     /// Our first line.
     mark: String,

@@ -41,7 +41,7 @@ const LINGER_TIME: Duration = Duration::from_secs(1);
 /// A client.
 pub struct Client {
     stream: Stream,
-    /// Its name in the audit log.
+    /// The client's name in the audit log.
     who: String,
 }
 

@@ -44,7 +44,7 @@ impl Switch {
 
 struct Entry {
     words: &'static str,
-    /// Its syntax as `help` shows it; empty if `help` does not show it.
+    /// The command's syntax as `help` shows it; empty if `help` does not show it.
     usage: &'static str,
     help: &'static str,
     level: Level,

@@ -30,7 +30,7 @@ struct Program {
     section: ExternalProgram,
     process: Option<Process>,
     patience: Patience,
-    /// When it is to be started again.
+    /// The time at which the program is to be started again.
     due: Option<Instant>,
 }
 

@@ -49,7 +49,7 @@ pub type Former = Worker;
 pub struct Started {
     pub pid: i32,
     pub result: io::Result<(Vec<OwnedFd>, String)>,
-    /// Its output until then.
+    /// The worker's output until then.
     pub log: String,
 }
 
