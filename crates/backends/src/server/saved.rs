@@ -51,9 +51,11 @@ pub enum SavedError {
     Version,
     /// The line with this number is not in the format.
     Line(usize),
+    /// It ends before its servers begin.
+    Cut,
 }
 
-/// A server in a file of states that has a value which it cannot have.
+/// A server in a file of states that has a value which it cannot have, or whose line is cut.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnusableServer {
     /// The number of its line.
@@ -62,8 +64,8 @@ pub struct UnusableServer {
     pub backend: String,
     /// The server's name.
     pub name: String,
-    /// The value's name.
-    pub what: &'static str,
+    /// The value's name; `None` if the file ends within the line.
+    pub what: Option<&'static str>,
 }
 
 /// The version of the format.
@@ -71,6 +73,12 @@ const VERSION: &str = "1";
 
 /// How many fields a line must have: up to the port.
 const FIELDS: usize = 19;
+
+/// How many fields are written.
+const ALL_FIELDS: usize = 25;
+
+/// How many lines come before the first server: the version, and the names of the fields.
+const HEAD: usize = 2;
 
 /// HAProxy's administrative flags.
 const FORCED_MAINT: u32 = 1;
@@ -85,7 +93,7 @@ const CHECK_ENABLED: u32 = 4;
 const CAUSE: &str = "changed from server-state after a reload";
 
 /// Reads a file of states. As in HAProxy, a file that is not in the format is used in no part, a server with a wrong value is left out, and a
-/// wrong address is as none.
+/// wrong address is as none. A disk that was full leaves a file that is cut anywhere: what may have lost a part of it is not used.
 ///
 /// # Errors
 /// If it is no such file.
@@ -95,17 +103,22 @@ pub fn read_saved(text: &str) -> Result<Vec<Result<SavedServer, UnusableServer>>
         return Err(SavedError::Version);
     }
     let lines = lines.filter(|(_, line)| !line.is_empty() && !line.starts_with('#'));
-    lines
-        .map(|(line, text)| {
-            let fields: Vec<&str> = text.split_ascii_whitespace().collect();
-            if fields.len() < FIELDS {
-                return Err(SavedError::Line(line));
-            }
-            let unusable =
-                |what| UnusableServer { line, backend: fields[1].to_string(), name: fields[3].to_string(), what };
-            Ok(server(&fields).map_err(unusable))
-        })
-        .collect()
+    let ends = text.matches('\n').count();
+    let server_of = |(line, text): (usize, &str)| {
+        let fields: Vec<&str> = text.split_ascii_whitespace().collect();
+        let word = |place: usize| fields.get(place).copied().unwrap_or_default().to_string();
+        let unusable = |what| UnusableServer { line, backend: word(1), name: word(3), what };
+        // By hand, one may write a last line without an end, but not leave out half of its fields.
+        if line > ends && fields.len() < ALL_FIELDS {
+            return Ok(Err(unusable(None)));
+        }
+        if fields.len() < FIELDS {
+            return Err(SavedError::Line(line));
+        }
+        Ok(server(&fields).map_err(|what| unusable(Some(what))))
+    };
+    let servers = lines.map(server_of).collect::<Result<Vec<_>, _>>()?;
+    if servers.is_empty() && ends < HEAD { Err(SavedError::Cut) } else { Ok(servers) }
 }
 
 /// # Errors
@@ -263,6 +276,9 @@ mod tests {
             ("2\n", SavedError::Version),
             ("garbage", SavedError::Version),
             ("1\n#\n2 a 1 s1 127.0.0.1\n", SavedError::Line(3)),
+            ("1", SavedError::Cut),
+            ("1\n", SavedError::Cut),
+            ("1\n# be_id be_na", SavedError::Cut),
         ] {
             assert_eq!(read_saved(text), Err(wanted), "{text}");
         }
@@ -287,10 +303,24 @@ mod tests {
             (13, "x", "srv_check_state"),
             (18, "99999", "srv_port"),
         ] {
-            let expected = UnusableServer { line: 3, backend: "a".into(), name: "s1".into(), what };
+            let expected = UnusableServer { line: 3, backend: "a".into(), name: "s1".into(), what: Some(what) };
             assert_eq!(with(field, wrong), Err(expected));
         }
         assert_eq!(with(4, "not.an.address").unwrap().address, None);
+    }
+
+    #[test]
+    fn a_file_that_is_cut_loses_no_more_than_its_last_server() {
+        let second = LINE.replace("s1", "s2").replace("- 99", "- 8080");
+        let (head, whole) = ("1\n# be_id be_name\n", format!("1\n# be_id be_name\n{LINE}\n{second}\n"));
+        assert_eq!(read_saved(head), Ok(Vec::new()), "there were no servers");
+        let begin = head.len() + LINE.len() + 1;
+        for end in begin + 1..whole.len() {
+            let found = read_saved(&whole[..end]).unwrap();
+            assert!(found[0].is_ok(), "{end}");
+            let is_whole = whole[begin..end].split_whitespace().count() == ALL_FIELDS;
+            assert_eq!(found[1].is_ok(), is_whole, "{}", &whole[begin..end]);
+        }
     }
 
     proptest::proptest! {

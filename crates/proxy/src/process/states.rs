@@ -68,7 +68,8 @@ impl Saved {
                         Err(UnusableServer { line, backend, name, what }) if wants(&backend) => {
                             let which =
                                 format!("the state of '{backend}/{name}' in line {line} of '{shown}' is not used");
-                            diagnostics.warning(None, format!("{which}: '{what}' is invalid"));
+                            let why = what.map_or("the line is cut".into(), |what| format!("'{what}' is invalid"));
+                            diagnostics.warning(None, format!("{which}: {why}"));
                         }
                         Ok(_) | Err(_) => {}
                     }
@@ -77,6 +78,7 @@ impl Saved {
             }
             Err(SavedError::Version) => "it does not begin with the version 1".to_string(),
             Err(SavedError::Line(line)) => format!("line {line} describes no server"),
+            Err(SavedError::Cut) => "it is cut before its first server".to_string(),
         };
         diagnostics.warning(None, format!("the servers' state file '{shown}' is not used: {wrong}"));
     }
