@@ -98,9 +98,10 @@ fn process(handle: &Handle, rows: &[Row], counted: OfProcess) -> Process {
     }
 }
 
-/// What a frontend adds to `CumReq`: its requests, or without HTTP its sessions.
+/// What a frontend adds to `CumReq`: the requests that could be read, or without HTTP its sessions.
 fn requests(frontend: &Row) -> u64 {
-    if frontend.http { frontend.totals.requests } else { frontend.totals.sessions }
+    let totals = &frontend.totals;
+    if frontend.http { totals.requests.saturating_sub(totals.request_errors) } else { totals.sessions }
 }
 
 fn tls_connections(shared: &Shared) -> u32 {
