@@ -472,12 +472,22 @@ impl Master<'_> {
         } else if let Some(coming) = self.coming.as_mut().filter(|coming| coming.worker.pid == pid) {
             coming.code = Some(code);
         } else if let Some(worker) = self.current.take_if(|worker| worker.pid == pid) {
-            // A worker that a SIGTERM ends has done what it was told.
-            self.last = if code == TERMINATED { 0 } else { code };
-            alert(format_args!("Current worker ({pid}) exited with code {}", ended(code)));
+            // A worker that ends after a SIGUSR1 or a SIGTERM has done what it was told.
+            let was_told = code == 0 || code == TERMINATED;
+            self.last = if was_told { 0 } else { code };
+            let text = format!("Current worker ({pid}) exited with code {}", ended(code));
+            if code == 0 {
+                warning(text)
+            } else {
+                alert(text)
+            }
             // The next worker will take its place; if that fails, this is handled then.
             if !self.leaving && self.coming.is_none() {
-                self.worker_is_missing(worker.served());
+                if was_told {
+                    self.replace();
+                } else {
+                    self.worker_is_missing(worker.served());
+                }
             }
         }
     }
