@@ -41,20 +41,40 @@ fn page(heading: &str, entries: &[&About]) -> String {
     page
 }
 
-/// The entries that start with the given words, else those that are similar.
+/// The entries that start with the given words; else those that are similar, whose first words fit, or that have a word which
+/// starts with the first one given.
 fn matching(entries: &[&'static About], words: &[String]) -> Vec<&'static About> {
-    let begun = |entry: &&&About| {
-        let mut own = entry.words.split(' ');
-        words.iter().take(entry.length()).all(|word| own.next().is_some_and(|own| own.starts_with(word.as_str())))
+    let words: Vec<String> = words.iter().map(|word| word.to_lowercase()).collect();
+    let starts = |own: &str, given: &String| own.starts_with(given.as_str());
+    let selected = |wanted: &dyn Fn(&About) -> bool| -> Vec<&'static About> {
+        entries.iter().filter(|entry| wanted(entry)).copied().collect()
     };
-    let found: Vec<_> = entries.iter().filter(begun).copied().collect();
-    if !found.is_empty() {
-        return found;
+    let begin = selected(&|entry| entry.words.split(' ').zip(&words).all(|(own, given)| starts(own, given)));
+    if !begin.is_empty() {
+        return begin;
     }
-    let errors =
-        |entry: &About| -> usize { entry.words.split(' ').zip(words).map(|(own, given)| distance(own, given)).sum() };
-    let near = entries.iter().filter(|entry| entry.length() <= words.len() && errors(entry) <= TYPING_ERRORS);
-    near.copied().collect()
+    let near = selected(&|entry| entry.length() <= words.len() && errors(entry, &words) <= TYPING_ERRORS);
+    if !near.is_empty() {
+        return near;
+    }
+    // Of `set ssl nothing`, the commands that begin with `set ssl`.
+    let fitting = |entry: &About| entry.words.split(' ').zip(&words).take_while(|(own, given)| own == given).count();
+    let most = entries.iter().map(|entry| fitting(entry)).max().unwrap_or(0);
+    if most > 0 {
+        return selected(&|entry| fitting(entry) == most);
+    }
+    let first = words.first().filter(|first| !first.is_empty());
+    selected(&|entry| first.is_some_and(|first| entry.words.split(' ').any(|own| starts(own, first))))
+}
+
+/// How many characters of these words are not those of the entry; one that has little in common with its own word is worse than
+/// any typing error.
+fn errors(entry: &About, words: &[String]) -> usize {
+    let of_word = |(own, given): (&str, &String)| match distance(own, given) {
+        errors if errors * 2 > given.len() => TYPING_ERRORS + 1,
+        errors => errors,
+    };
+    entry.words.split(' ').zip(words).map(of_word).sum()
 }
 
 /// How many characters have to be changed, added or removed to turn one word into the other; counting stops a little
@@ -93,7 +113,15 @@ mod tests {
         assert!(listed("show").iter().all(|usage| usage.starts_with("show ") || last.contains(&usage.as_str())));
         assert_eq!(listed("show ver")[0], "show version");
         assert_eq!(listed("shwo version")[0], "show version");
-        assert_eq!(listed("SHOW").len(), listed("").len(), "nothing is near: all are shown");
+        assert_eq!(listed("SHOW INFO")[0], "show info [desc|json|typed|float]*");
+        let (ssl, all) = (listed("set ssl nothing"), listed(""));
+        assert!(
+            ssl.len() > last.len()
+                && ssl.iter().all(|usage| usage.starts_with("set ssl ") || last.contains(&usage.as_str()))
+        );
+        assert!(listed("stat").iter().any(|usage| usage.starts_with("show stat")));
+        assert!(listed("set foo").iter().all(|usage| usage != "user"));
+        assert_eq!(listed("xyzzy").len(), all.len(), "nothing is near: all are shown");
     }
 
     #[test]

@@ -39,6 +39,9 @@ pub struct Settings {
     pub name: &'static str,
 }
 
+/// The answer to a line that HAProxy would take for one that ends at this byte.
+const ZERO_BYTE: &str = "A command and its payload cannot contain a zero byte.";
+
 /// How much output of its own a session gathers.
 const OUTPUT_MAX: usize = 64 << 10;
 
@@ -293,6 +296,9 @@ impl Session {
                 if payload.len() > self.settings.payload_max {
                     return Err(self.payload_too_long());
                 }
+                if line.contains(&0) {
+                    return Err(ZERO_BYTE.into());
+                }
                 if is_last {
                     let words = self.commands.pop_front().unwrap_or_default();
                     return Ok(Some((words, self.payload.take().map(Payload::into_bytes))));
@@ -316,6 +322,9 @@ impl Session {
                     self.answered_all = self.answered && !self.prompt.interactive && self.input.len() == 0;
                     return Ok(None);
                 };
+                if line.contains(&0) {
+                    return Err(ZERO_BYTE.into());
+                }
                 let line = Line::parse(&line);
                 self.answered = true;
                 self.payload_end = line.payload_end;

@@ -136,12 +136,19 @@ fn what_is_too_long_is_refused_and_ends_the_session() {
 }
 
 #[test]
+fn a_zero_byte_is_refused_and_ends_the_session() {
+    let sentence = "A command and its payload cannot contain a zero byte.\n\n.";
+    assert_eq!(answers("show version\0;show version\nshow version\n"), sentence);
+    assert_eq!(answers("show version <<\na\nb\0\nc\n\nshow version\n"), sentence);
+}
+
+#[test]
 fn a_payload_of_any_length_is_answered_the_same_wherever_it_is_cut() {
     let long = "E".repeat(20);
     for (end, newline) in [("", "\n"), ("", "\r\n"), ("E", "\n"), ("E", "\r\n"), (&long, "\n"), (&long, "\r\n")] {
         for length in 40..=66 {
-            let begin = format!("prompt\n\0 <<{end}{newline}");
-            let sent = format!("{begin}{}\n{end}{newline}show version\n", "\0".repeat(length));
+            let begin = format!("prompt\nx <<{end}{newline}");
+            let sent = format!("{begin}{}\n{end}{newline}show version\n", "x".repeat(length));
             let whole = talk(SETTINGS, sent.as_bytes(), &[]);
             assert_eq!(whole.0.contains("tune.cli"), length >= 64, "{end} {length}");
             for cut in 1..sent.len() {

@@ -83,7 +83,7 @@ pub(crate) const ENTRIES: &[Entry<Frontends>] = &[
             ("http-compression", "global") => Rate::Compression,
             _ => return Err(Refusal::new(RATES)),
         };
-        Ok(Frontends::Rate(rate, number(args, "Expects an integer value.")?))
+        Ok(Frontends::Rate(rate, exactly(args, "Expects an integer value.")?))
     }),
     one("shutdown frontend", "shutdown frontend <frontend>", "stop a specific frontend", |args| {
         named(args, |_| Ok(FrontendChange::Shutdown))
@@ -107,15 +107,7 @@ fn named(
     Ok(Frontends::Set(name, change(args)))
 }
 
-/// Parses a number like C: anything else is 0.
-fn number(args: &mut Args, missing: &str) -> Result<i64, Refusal> {
-    let word = args.require(missing)?;
-    let end = word.strip_prefix('-').unwrap_or(&word).find(|c: char| !c.is_ascii_digit());
-    let end = end.map_or(word.len(), |end| end + usize::from(word.starts_with('-')));
-    Ok(word[..end].parse().unwrap_or(0))
-}
-
-/// Parses a number, and nothing else: HAProxy would take a slip of the hand for 0, which shuts a frontend.
+/// Parses a number, and nothing else: HAProxy takes a slip of the hand for 0, which shuts a frontend and lifts a limit of rates.
 fn exactly(args: &mut Args, missing: &str) -> Result<i64, Refusal> {
     args.require(missing)?.parse().map_err(|_| Refusal::new(missing))
 }

@@ -121,7 +121,7 @@ pub(crate) const ENTRIES: &[Entry<Inside>] = &[
     Entry::new("show cache", "show cache", "show the caches and what is stored in them", |args| {
         Ok(Inside::Caches { json: args.take("json") })
     })
-    .level(Level::Operator),
+    .level(Level::Admin),
     Entry::new("show engine", "show engine", "show what computes handshakes: its queue, batches and fills", |args| {
         Ok(Inside::Engine { json: args.take("json") })
     }),

@@ -236,7 +236,11 @@ fn pairs(payload: &[u8]) -> Result<Vec<(Vec<u8>, Vec<u8>)>, Refusal> {
         }
         Ok((key.to_vec(), rest[begin..].to_vec()))
     };
-    lines.filter(|line| !line.is_empty()).map(pair).collect()
+    let pairs: Vec<_> = lines.filter(|line| !line.is_empty()).map(pair).collect::<Result<_, _>>()?;
+    if pairs.is_empty() {
+        return Err(Refusal::new("Missing value for key ''."));
+    }
+    Ok(pairs)
 }
 
 #[cfg(test)]
@@ -288,6 +292,9 @@ mod tests {
         let payload = "k1 v1\r\n\nk2\tv 2 \nk3 \n";
         assert_eq!(parse("add map @1 m", Some(payload)), Ok(entries(&[("k1", "v1"), ("k2", "v 2 "), ("k3", "")])));
         assert_eq!(parse("add map m", Some("k1 v\nk2\n")), Err("Missing value for key 'k2'.".into()));
+        for nothing in ["", "\n", "\r\n\n"] {
+            assert_eq!(parse("add map m", Some(nothing)), Err("Missing value for key ''.".into()));
+        }
         assert!(parse("add map m k", None).unwrap_err().starts_with("'add map' expects"));
     }
 }
