@@ -312,20 +312,23 @@ fn changes_that_belong_together_and_were_written_in_part_are_not_made() {
     running.end();
 }
 
-#[test]
-fn a_full_disk_loses_nothing_that_was_kept_and_what_it_refused_is_written_when_there_is_room() {
+/// A service whose file of changes is on a disk of 64 KiB that no other process sees, and the way to it; `prepare` is carried out there before the
+/// start. `None` where mounting is not permitted.
+fn on_a_small_disk(name: &str, prepare: &str) -> Option<(Service, Running, PathBuf)> {
     let probe = std::process::Command::new("unshare").args(["--mount", "true"]).status();
     if !probe.is_ok_and(|status| status.success()) {
-        return eprintln!("not tried: mounting a small disk is not permitted here");
+        eprintln!("not tried: mounting a small disk is not permitted here");
+        return None;
     }
-    let service = Service::new("full");
+    let service = Service::new(name);
     let small = service.place.0.join("small");
     std::fs::create_dir(&small).unwrap();
     let config = std::fs::read_to_string(&service.config).unwrap();
     let moved = config.replace("/changes\n", "/small/changes\n");
     std::fs::write(&service.config, moved).unwrap();
     let log = std::fs::File::create(service.place.0.join("said")).unwrap();
-    let mounted = format!("mount -t tmpfs -o size=64k tmpfs {0} && exec \"$@\"", small.display());
+    let mounted =
+        format!("mount -t tmpfs -o size=64k tmpfs {0} && (cd {0}; {prepare}) && exec \"$@\"", small.display());
     let started = std::process::Command::new("unshare")
         .args(["--mount", "sh", "-c", &mounted, "sh", env!("CARGO_BIN_EXE_penstock"), "-W", "-f"])
         .arg(&service.config)
@@ -333,8 +336,14 @@ fn a_full_disk_loses_nothing_that_was_kept_and_what_it_refused_is_written_when_t
         .spawn();
     let running = Running(started.unwrap());
     until("a worker serves", || successes(&service.place) > 0);
-    let map = service.map.display();
     let inside = PathBuf::from(format!("/proc/{}/root{}", running.id(), small.display()));
+    Some((service, running, inside))
+}
+
+#[test]
+fn a_full_disk_loses_nothing_that_was_kept_and_what_it_refused_is_written_when_there_is_room() {
+    let Some((service, running, inside)) = on_a_small_disk("full", "true") else { return };
+    let map = service.map.display();
     assert_eq!(service.ask(&format!("set map {map} / kept")), "\n");
     std::fs::write(inside.join("ballast"), vec![0; 48 << 10]).unwrap();
     let long: String = (0..600).map(|n| format!("/{n} {}\n", "x".repeat(40))).collect();
@@ -350,6 +359,19 @@ fn a_full_disk_loses_nothing_that_was_kept_and_what_it_refused_is_written_when_t
     service.reload(&running);
     assert!(service.get("/").contains("x: more\r\n"), "{}", said(&service.place));
     assert!(service.ask(&format!("get map {map} /599")).contains("found=yes"));
+    running.signal(TERM);
+    running.end();
+}
+
+#[test]
+fn a_disk_that_is_full_at_the_start_is_named_until_there_is_room() {
+    let fill = "head -c 65536 /dev/zero > ballast";
+    let Some((service, running, inside)) = on_a_small_disk("full-at-start", fill) else { return };
+    let change = format!("set map {} / changed", service.map.display());
+    let answer = service.ask(&change);
+    assert!(answer.contains("Nothing is changed:") && answer.contains("No space left"), "{answer}");
+    std::fs::remove_file(inside.join("ballast")).unwrap();
+    assert_eq!(service.ask(&change), "\n");
     running.signal(TERM);
     running.end();
 }

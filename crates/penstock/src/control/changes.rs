@@ -254,7 +254,6 @@ impl Changes {
             }
         }
         self.length = self.length.max(MARK as u64);
-        self.found = self.first_line();
         if let Err(e) = self.sign() {
             warning(format!("no change can be made at run time: cannot write '{}': {e}", self.path.display()));
         }
@@ -264,6 +263,8 @@ impl Changes {
     /// Puts our mark in the first line.
     fn sign(&mut self) -> io::Result<()> {
         self.file.set_len(self.length)?;
+        // Room for the first line, which another process will have used if it differs later.
+        self.found = self.first_line();
         self.file.write_all_at(self.mark.as_bytes(), 0)?;
         self.found = Some(self.mark.clone().into_bytes());
         Ok(())
