@@ -218,6 +218,8 @@ impl Display for BadLine {
 
 /// How to read the lines below a heading.
 enum Reading<'a> {
+    /// There has been no heading.
+    Nothing,
     /// An unknown section.
     Other,
     Rows(Section, Vec<&'a str>),
@@ -238,7 +240,7 @@ impl Past {
     /// Reads the counters in a text; also returns the lines that were skipped because they could not be read.
     pub fn read(text: &str) -> (Past, Vec<BadLine>) {
         let (mut past, mut bad) = (Past::default(), Vec::new());
-        let mut reading = Reading::Other;
+        let mut reading = Reading::Nothing;
         for (line, number) in text.lines().zip(1..).filter(|(line, _)| !line.is_empty()) {
             let mut cells = line.strip_suffix(',').unwrap_or(line).split(',');
             let first = cells.next().unwrap_or_default();
@@ -258,6 +260,7 @@ impl Past {
 
     fn add_line(&mut self, reading: &Reading<'_>, name: &str, values: Vec<u64>) -> Result<(), String> {
         match reading {
+            Reading::Nothing => return Err("no heading stands before it".into()),
             Reading::Other => {}
             Reading::Process => {
                 let count = |at: usize| values.get(at).copied().unwrap_or(0);
@@ -367,7 +370,7 @@ mod tests {
         let text = "site,1\n#fe guid,stot,\nsite,-1,\nsite,1,2,\nsite,18446744073709551616,\n,4,\nsite,8\n";
         let (past, bad) = Past::read(text);
         let lines: Vec<usize> = bad.iter().map(|bad| bad.line).collect();
-        assert_eq!(lines, [3, 4, 5]);
+        assert_eq!(lines, [1, 3, 4, 5]);
         let mut rows = vec![row(Kind::Frontend, "FRONTEND", Some("site"))];
         past.add_to(&mut rows);
         assert_eq!(rows[0].totals.sessions, 8);
