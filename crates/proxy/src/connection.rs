@@ -95,6 +95,7 @@ impl Conn {
         x.times.first_byte = Some(first_byte);
         x.log.Th = if self.requests == 0 { self.handshake_ms } else { 0 };
         x.log.Ti = ms_between(ready, first_byte);
+        x.log.accept_unix_us = self.facts.accepted_unix_us;
         x.log.request_unix_us = self.worker.clock.unix_us();
     }
     /// Records that the head of a request has been read.

@@ -6,7 +6,7 @@ use crate::{
     bind::octal,
     cpu_map,
     keyword::{ANYTHING, Keyword, NONE, ONE, SOME, at_least, between, exactly},
-    model::{Account, Global, SeverityOutput, StatsLevel, StatsSocket},
+    model::{Account, Global, SeverityOutput, StatsLevel, StatsSocket, Statuses},
     proxy::log_target,
     span::Spanned,
     surroundings::DefaultPath,
@@ -64,6 +64,25 @@ pub(super) const KEYWORDS: &[Entry] = &[
         g.chroot = Some(Spanned { value: PathBuf::from(value), span });
         Ok(())
     }),
+    Entry::new("http-err-codes", SOME, "Servers' statuses that count as errors: 400 to 499 by default", |g, a| {
+        let usual = Statuses::of(|status| g.is_http_error(status));
+        status_codes(g.http_err_codes.get_or_insert(usual), a)
+    }),
+    Entry::new(
+        "http-fail-codes",
+        SOME,
+        "Servers' statuses that count as failures: 500 to 599 without 501 and 505 by default",
+        |g, a| {
+            let usual = Statuses::of(|status| g.is_http_failure(status));
+            status_codes(g.http_fail_codes.get_or_insert(usual), a)
+        },
+    ),
+    Entry::accepted(
+        "prealloc-fd",
+        NONE,
+        "Has the kernel make room for all file descriptors at start",
+        "the kernel makes room as descriptors are opened",
+    ),
     Entry::new("pidfile", ONE, "File to which the process id is written", |g, a| {
         g.pidfile = Some(PathBuf::from(a.text("a file")?));
         Ok(())
@@ -371,6 +390,35 @@ pub(super) const KEYWORDS: &[Entry] = &[
     detection("wurfl-engine-mode"),
     detection("wurfl-useragent-priority"),
 ];
+
+/// Reads `400,402-444`, which replaces a set, `+500`, which extends it, and `-450-459`, which takes away from it.
+fn status_codes(set: &mut Statuses, a: &mut Args<'_>) -> Parsed {
+    while let Some(word) = a.take() {
+        let (ranges, member) = match word.text.as_bytes()[..] {
+            [b'+', ..] => (&word.text[1..], true),
+            [b'-', ..] => (&word.text[1..], false),
+            _ => {
+                *set = Statuses::of(|_| false);
+                (&word.text[..], true)
+            }
+        };
+        for range in ranges.split(',') {
+            let (low, high) = range.split_once('-').unwrap_or((range, range));
+            let number = |text: &str| {
+                let (first, last) = Statuses::BOUNDS;
+                text.parse().ok().filter(|status| (first..=last).contains(status))
+            };
+            match (number(low), number(high)) {
+                (Some(low), Some(high)) if low <= high => (low..=high).for_each(|status| set.set(status, member)),
+                _ => {
+                    let message = format!("'{range}' is not a range of statuses from 100 to 599");
+                    return a.wrong(word, message, "for instance 400-499, -404 or +500");
+                }
+            }
+        }
+    }
+    Ok(())
+}
 
 /// Limits of the whole process.
 pub(super) const LIMITS: &[Entry] = &[

@@ -13,6 +13,10 @@ pub struct Global {
     pub nbthread: Option<u32>,
     /// `cpu-map`, resolved: the CPUs of each thread, by its number from 1. A thread without an entry is not bound.
     pub cpu_map: BTreeMap<u32, Vec<u32>>,
+    /// `http-err-codes`; `None` for 400 to 499.
+    pub http_err_codes: Option<Statuses>,
+    /// `http-fail-codes`; `None` for 500 to 599 without 501 and 505.
+    pub http_fail_codes: Option<Statuses>,
     /// `maxconn` of the process.
     pub maxconn: Option<u32>,
     /// `maxconnrate`, 0 for none.
@@ -119,6 +123,46 @@ pub struct Global {
     pub h1_case_adjust: Vec<(String, String)>,
     /// `h1-case-adjust-file`.
     pub h1_case_adjust_file: Option<Spanned<PathBuf>>,
+}
+
+impl Global {
+    /// Whether a server's status counts as an error (`http_err_cnt` of stick tables).
+    pub fn is_http_error(&self, status: u16) -> bool {
+        self.http_err_codes.as_ref().map_or((400..500).contains(&status), |codes| codes.has(status))
+    }
+    /// Whether a server's status counts as a failure (`http_fail_cnt` of stick tables).
+    pub fn is_http_failure(&self, status: u16) -> bool {
+        let usual = || (500..600).contains(&status) && status != 501 && status != 505;
+        self.http_fail_codes.as_ref().map_or_else(usual, |codes| codes.has(status))
+    }
+}
+
+/// A set of the statuses from 100 to 599.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Statuses([u64; 8]);
+
+impl Statuses {
+    /// The first and the last that there are.
+    pub const BOUNDS: (u16, u16) = (100, 599);
+
+    /// Those for which `member` holds.
+    pub fn of(member: impl Fn(u16) -> bool) -> Statuses {
+        let mut set = Statuses([0; 8]);
+        (Self::BOUNDS.0..=Self::BOUNDS.1).filter(|status| member(*status)).for_each(|status| set.set(status, true));
+        set
+    }
+    /// Whether it is one of them.
+    pub fn has(&self, status: u16) -> bool {
+        let at = usize::from(status.wrapping_sub(Self::BOUNDS.0));
+        self.0.get(at / 64).is_some_and(|bits| bits >> (at % 64) & 1 == 1)
+    }
+    /// Adds or removes one.
+    pub fn set(&mut self, status: u16, member: bool) {
+        let at = usize::from(status.wrapping_sub(Self::BOUNDS.0));
+        if let Some(bits) = self.0.get_mut(at / 64) {
+            *bits = *bits & !(1 << (at % 64)) | u64::from(member) << (at % 64);
+        }
+    }
 }
 
 /// A user or group by name or number.

@@ -84,7 +84,6 @@ fn measure(conn: &Conn, x: &mut Exchange, now: Instant) {
     x.log.Ta = since(x.times.first_byte);
     x.log.Tu = x.log.Ta;
     x.log.Tt = if conn.requests == 0 { ms_between(conn.accepted, now) } else { since(x.times.ready) };
-    x.log.accept_unix_us = conn.facts.accepted_unix_us;
     let shared = &conn.worker.shared;
     x.log.actconn = shared.limits.process.current();
     x.log.feconn = shared.limits.frontends[conn.frontend].frontend.current();
@@ -96,16 +95,15 @@ fn measure(conn: &Conn, x: &mut Exchange, now: Instant) {
     }
 }
 
-/// Counts a status in the tracked entries: 4xx as an error, 5xx except 501 and 505 as a failure (manual, `http_err_cnt`
-/// and `http_fail_cnt` of `stick-table`).
+/// Counts a status in the tracked entries if `http-err-codes` has it as an error, or `http-fail-codes` as a failure.
 pub(crate) fn track_status(conn: &Conn, x: &Exchange, status: u16) {
-    let now = conn.worker.now_ms();
+    let (now, global) = (conn.worker.now_ms(), &conn.worker.shared.config.global);
     for tracking in [&conn.session.tracking, &x.txn.tracking].into_iter().filter(|tracking| !tracking.is_empty()) {
-        match status {
-            400..=499 => tracking.http_error(now),
-            501 | 505 => {}
-            500..=599 => tracking.http_failure(now),
-            _ => {}
+        if global.is_http_error(status) {
+            tracking.http_error(now);
+        }
+        if global.is_http_failure(status) {
+            tracking.http_failure(now);
         }
     }
 }
@@ -117,11 +115,12 @@ fn count(conn: &Conn, x: &Exchange) {
     let ms = |value: i64| u64::try_from(value).ok();
     let frontend = counters.frontend(conn.frontend);
     let http = conn.proxy().mode == Mode::Http && !x.bypassed;
-    // A server's status was counted when it arrived.
-    if http && x.times.answered.is_none() && (400..500).contains(&status) {
-        track_status(conn, x, status);
-    }
+    // A server's status was counted when it arrived; what is refused here is an error whatever `http-err-codes` says.
+    let refused = http && x.times.answered.is_none() && (400..500).contains(&status);
     for tracking in [&conn.session.tracking, &x.txn.tracking] {
+        if refused {
+            tracking.http_error(now_ms);
+        }
         tracking.bytes(x.log.bytes_uploaded, x.log.bytes_read, now_ms);
     }
     for cells in conn.listener_cells() {
@@ -170,16 +169,10 @@ fn count(conn: &Conn, x: &Exchange) {
 
 fn write(conn: &mut Conn, x: &mut Exchange) {
     let options = &conn.proxy().options;
-    if x.log.as_soon_as || (options.dontlog_normal && !is_error(x)) {
+    if x.log.as_soon_as || (options.dontlog_normal && !x.log.is_error(x.txn.status)) {
         return;
     }
     write_line(conn, x);
-}
-
-/// Whether an exchange is an error: such exchanges are logged despite `dontlog-normal`, and `log-separate-errors`
-/// raises their level.
-fn is_error(x: &Exchange) -> bool {
-    !x.log.termination.is_normal() || x.log.retries > 0 || x.txn.status.is_some_and(|status| status >= 500)
 }
 
 fn write_line(conn: &mut Conn, x: &mut Exchange) {
@@ -188,7 +181,7 @@ fn write_line(conn: &mut Conn, x: &mut Exchange) {
     let severity = match x.txn.log_level {
         Some(LogLevel::Silent) => return,
         Some(LogLevel::Level(level)) => level,
-        None if conn.proxy().options.log_separate_errors && is_error(x) => severity::ERROR,
+        None if conn.proxy().options.log_separate_errors && x.log.is_error(x.txn.status) => severity::ERROR,
         None => severity::INFO,
     };
     if !worker.logger.logs(frontend) {

@@ -107,6 +107,11 @@ impl Default for LogFacts {
 }
 
 impl LogFacts {
+    /// Whether it is an error: such exchanges are logged despite `dontlog-normal`, and `log-separate-errors` raises their
+    /// level.
+    pub fn is_error(&self, status: Option<u16>) -> bool {
+        !self.termination.is_normal() || self.retries > 0 || status.is_some_and(|status| status >= 500)
+    }
     /// `%Tq`: Th + Ti + TR, -1 while the request is not complete.
     #[allow(non_snake_case)]
     pub fn Tq(&self) -> i64 {
