@@ -13,7 +13,7 @@ use crate::{
     words::Words,
 };
 use penstock_config::{Diagnostics, Severity, Span, Word, bytes_of};
-use std::{collections::HashMap, sync::Arc};
+use std::{collections::HashMap, ops::Range, sync::Arc};
 
 /// A test: a sample, and the patterns it is compared with.
 #[derive(Clone, Debug)]
@@ -35,7 +35,11 @@ pub enum Answer {
 }
 
 impl Answer {
-    fn negated(self, negate: bool) -> Answer {
+    /// Whether it holds already.
+    pub(crate) fn is_yes(self) -> bool {
+        self == Answer::Yes
+    }
+    pub(crate) fn negated(self, negate: bool) -> Answer {
         match self {
             Answer::No if negate => Answer::Yes,
             Answer::Yes if negate => Answer::No,
@@ -328,6 +332,7 @@ impl Linker<'_> {
         let mut acls = Acls::default();
         for line in lines {
             self.line = line.span;
+            self.acls = acls.clone();
             let mut words = Words::new(line);
             let Some(name) = words.next() else {
                 diagnostics.error(line.span, "'acl' needs a name and a criterion");
@@ -364,7 +369,23 @@ impl Linker<'_> {
                 }
             }
         }
+        self.acls = acls.clone();
         acls
+    }
+
+    /// The ACL of this name that lines above declare in the section, or that the manual has.
+    pub(crate) fn acl_named(&mut self, name: &str, at: Range<usize>, scope: Scope) -> Result<Arc<Acl>, Problem> {
+        if let Some(acl) = self.acls.0.get(name) {
+            return Ok(Arc::clone(acl));
+        }
+        let Some((_, text)) = PREDEFINED.iter().find(|(known, _)| *known == name) else {
+            let known = self.acls.0.keys().map(String::as_str).chain(PREDEFINED.iter().map(|(name, _)| *name));
+            return Err(Problem::new(at, format!("there is no ACL '{name}' above")).hint(hint::nearest(name, known)));
+        };
+        let line = crate::words::line_of(text);
+        let anywhere = Scope { place: Places::ALWAYS, ..scope };
+        let test = self.test(&line.words, anywhere).expect("the predefined ACLs are well formed");
+        Ok(Arc::new(Acl { name: name.to_owned(), tests: vec![test] }))
     }
 
     /// Compiles `if ...` or `unless ...`, or nothing at all.

@@ -145,6 +145,8 @@ pub struct Txn {
     pub cache: Option<Arc<str>>,
     /// The algorithm that compresses the response, if one does.
     pub compression: Option<&'static str>,
+    /// The status of the server's response as it was received.
+    pub server_status: Option<u16>,
     /// The status sent to the client, once known.
     pub status: Option<u16>,
     /// `unique-id-format`, rendered when first used.
@@ -161,6 +163,8 @@ pub struct Txn {
     pub priority_class: i32,
     /// `set-priority-offset`, in ms.
     pub priority_offset_ms: i32,
+    /// `set-timeout client`.
+    pub timeout_client_ms: Option<u64>,
     /// `set-timeout server`.
     pub timeout_server_ms: Option<u64>,
     /// `set-timeout tunnel`.

@@ -114,7 +114,7 @@ pub struct ConnFacts {
     pub tls_error: Option<(u32, &'static str)>,
     /// The results of the TLS handshake.
     pub tls: Option<Arc<TlsFacts>>,
-    /// The descriptor number of its socket, which may belong to another by now: see [`World::client_tcp_info`].
+    /// The descriptor number of its socket, which may belong to another by now: see [`World::tcp_info`].
     pub socket: Option<i32>,
 }
 
@@ -154,6 +154,8 @@ pub struct ServerConnFacts {
     pub tls_error: Option<(u32, &'static str)>,
     /// The results of the TLS handshake.
     pub tls: Option<Arc<TlsFacts>>,
+    /// The descriptor number of its socket, which may belong to another by now: see [`World::tcp_info`].
+    pub socket: Option<i32>,
 }
 
 /// Load and health of a backend at this moment.
@@ -277,9 +279,13 @@ pub trait World {
     fn is_local(&self, ip: IpAddr) -> bool {
         ip.is_loopback()
     }
-    /// What the kernel knows about the client's connection; `None` once it is closed.
-    fn client_tcp_info(&self, _: &ConnFacts) -> Option<TcpInfo> {
+    /// What the kernel knows about the connection of this socket with this peer; `None` once it is closed.
+    fn tcp_info(&self, _socket: Option<i32>, _peer: Option<SocketAddr>) -> Option<TcpInfo> {
         None
+    }
+    /// Connections of the process.
+    fn connections(&self) -> u32 {
+        0
     }
     /// Called when a rule starts, so that the watchdog can name one that does not end; with `None` after the last of a
     /// list.

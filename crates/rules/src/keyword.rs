@@ -1,6 +1,7 @@
 //! What the tables of fetches, converters and actions have in common: arguments, places and support.
 
 use crate::{
+    acl::Acl,
     facts::ServerRef,
     patterns::Reading,
     regexes::Regex,
@@ -57,6 +58,8 @@ pub enum ArgKind {
     Server,
     /// The name of a proxy that has a stick table; the current one if none is given.
     Table,
+    /// The name of an ACL, perhaps behind `!`.
+    Acl,
     /// The name of a userlist.
     Userlist,
     /// A map file.
@@ -96,6 +99,7 @@ impl ArgKind {
             ArgKind::Frontend => "frontend".into(),
             ArgKind::Server => "[backend/]server".into(),
             ArgKind::Table => "stick table".into(),
+            ArgKind::Acl => "[!]ACL".into(),
             ArgKind::Userlist => "userlist".into(),
             ArgKind::Map => "map file".into(),
             ArgKind::OneOf(words) => words.join("|"),
@@ -151,6 +155,13 @@ pub enum Arg {
     Server(ServerRef),
     /// See [`ArgKind::Table`].
     Table(Arc<StickTable>),
+    /// See [`ArgKind::Acl`].
+    Acl {
+        /// The ACL.
+        acl: Arc<Acl>,
+        /// Whether it must not match.
+        negated: bool,
+    },
     /// See [`ArgKind::Userlist`].
     Userlist(Arc<Userlist>),
     /// See [`ArgKind::Map`].

@@ -1,6 +1,7 @@
 //! Resolves names in expressions and rules to what they refer to in this configuration.
 
 use crate::{
+    acl::Acls,
     facts::{ServerId, ServerRef},
     hint,
     keyword::{Arg, ArgKind, ArgSpec, Places},
@@ -39,6 +40,8 @@ pub struct Linker<'a> {
     pub(crate) vars: HashMap<String, VarRef>,
     pub(crate) tables: HashMap<String, Arc<StickTable>>,
     pub(crate) userlists: HashMap<String, Arc<Userlist>>,
+    /// The ACLs of the section being compiled, for `acl(...)` in an expression.
+    pub(crate) acls: Acls,
     /// The line being compiled.
     pub(crate) line: Span,
     /// All lists and maps, with the line that named each first, and the number it requested.
@@ -72,6 +75,7 @@ impl<'a> Linker<'a> {
             vars: HashMap::new(),
             tables: HashMap::new(),
             userlists: HashMap::new(),
+            acls: Acls::default(),
             line: Span::default(),
             references: Vec::new(),
             ids: HashSet::new(),
@@ -190,6 +194,10 @@ impl<'a> Linker<'a> {
             ArgKind::Backend => Arg::Proxy(self.proxy(text, at, "backend", |kind| kind.has_backend())?),
             ArgKind::Frontend => Arg::Proxy(self.proxy(text, at, "frontend", |kind| kind.has_frontend())?),
             ArgKind::Table => Arg::Table(self.table(text, at)?),
+            ArgKind::Acl => {
+                let name = text.strip_prefix('!').unwrap_or(text);
+                Arg::Acl { acl: self.acl_named(name, at, scope)?, negated: name != text }
+            }
             ArgKind::Server => {
                 let server = self.server(text, at, scope)?;
                 self.named_servers.push(server);

@@ -4,6 +4,7 @@
 //! Results are OpenSSL's numbers (`X509_V_ERR_*`), because `ssl_c_verify`, `crt-ignore-err` and logs use them.
 
 use crate::{certificate, version1};
+use penstock_rules::x509;
 use rustls::{
     CertRevocationListError, CertificateError, DigitallySignedStruct, DistinguishedName, Error, RootCertStore,
     SignatureScheme,
@@ -88,31 +89,16 @@ impl Codes {
         if text.split(',').any(|word| word == "all") {
             return Ok(Codes::All);
         }
-        let numbers: Result<Vec<u32>, _> =
-            text.split(',').map(|word| word.parse().or_else(|_| by_name(word).ok_or(word.to_owned()))).collect();
+        let numbers: Result<Vec<u32>, _> = text
+            .split(',')
+            .map(|word| {
+                word.parse().or_else(|_| {
+                    x509::result_number(word.strip_prefix("X509_V_ERR_").unwrap_or(word)).ok_or(word.to_owned())
+                })
+            })
+            .collect();
         numbers.map(Codes::These)
     }
-}
-
-/// The number for the name that OpenSSL's manual gives a result that can occur here.
-fn by_name(word: &str) -> Option<u32> {
-    let name = word.strip_prefix("X509_V_ERR_").unwrap_or(word);
-    Some(match name {
-        "UNABLE_TO_GET_CRL" => 3,
-        "CERT_SIGNATURE_FAILURE" => 7,
-        "CERT_NOT_YET_VALID" => 9,
-        "CERT_HAS_EXPIRED" => 10,
-        "CRL_HAS_EXPIRED" => 12,
-        "DEPTH_ZERO_SELF_SIGNED_CERT" => 18,
-        "SELF_SIGNED_CERT_IN_CHAIN" => 19,
-        "UNABLE_TO_GET_ISSUER_CERT_LOCALLY" => 20,
-        "UNABLE_TO_VERIFY_LEAF_SIGNATURE" => 21,
-        "CERT_REVOKED" => 23,
-        "INVALID_CA" => 24,
-        "INVALID_PURPOSE" => 26,
-        "UNHANDLED_CRITICAL_EXTENSION" => 34,
-        _ => return None,
-    })
 }
 
 /// Translates rustls' error to OpenSSL's number.

@@ -117,6 +117,7 @@ fn argument(of: &str, spec: &ArgSpec, dice: &mut Dice) -> String {
         ArgKind::Frontend => "f§".to_owned(),
         ArgKind::Server => "k§/s1".to_owned(),
         ArgKind::Table => "k§".to_owned(),
+        ArgKind::Acl => "TRUE".to_owned(),
         ArgKind::Userlist => "users".to_owned(),
         ArgKind::OneOf(words) => dice.pick(words).to_owned(),
     }

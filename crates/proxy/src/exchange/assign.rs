@@ -160,6 +160,7 @@ pub(crate) fn facts_of(stream: &Stream) -> ServerConnFacts {
         dst: socket.peer_addr().ok(),
         http_major: 1,
         tls: stream.tls().cloned(),
+        socket: socket.number(),
         ..ServerConnFacts::default()
     }
 }

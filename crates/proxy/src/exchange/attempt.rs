@@ -261,6 +261,7 @@ pub(super) async fn forward(
     let cells = worker.cells(server);
     cells.requests.inc();
     cells.response(live.x.response.status());
+    live.x.txn.server_status = Some(live.x.response.status());
     finish::track_status(live.conn, live.x, live.x.response.status());
     live.conn.own.heed(&live.x.response);
     let seen =

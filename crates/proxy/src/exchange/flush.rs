@@ -1,5 +1,6 @@
 //! Sends what is queued in the client's end of an exchange.
 
+use super::timeouts::client_timeout;
 use crate::{connection::taken_in_time, exchange::live::Live, worker::buffer::Buffer};
 use std::future::poll_fn;
 
@@ -20,7 +21,7 @@ pub(crate) async fn flush(live: &mut Live<'_>) -> Result<(), Unsent> {
 
 /// Sends what is queued in the client's end, and then `bytes` of a body.
 pub(super) async fn send(live: &mut Live<'_>, bytes: &mut Buffer) -> Result<(), Unsent> {
-    live.conn.deadline.set(live.worker.clock.now(), live.conn.proxy().timeouts.client);
+    live.conn.deadline.set(live.worker.clock.now(), client_timeout(live.conn, live.x));
     let sending = poll_fn(|cx| live.client.poll_send(cx, bytes, None));
     match taken_in_time(live.worker, &mut live.conn.deadline, sending).await {
         Some(Ok(())) => Ok(()),

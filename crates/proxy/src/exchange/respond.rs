@@ -3,6 +3,7 @@
 use super::{
     ends::{Client, End},
     state::Exchange,
+    timeouts::client_timeout,
 };
 use crate::{
     connection::{Conn, taken_in_time},
@@ -282,9 +283,7 @@ async fn pour(live: &mut Live<'_>, body: &[u8], is_last: bool) -> bool {
             }
         }
     });
-    live.conn
-        .deadline
-        .set(live.worker.clock.now(), live.worker.shared.config.proxies[live.conn.frontend].timeouts.client);
+    live.conn.deadline.set(live.worker.clock.now(), client_timeout(live.conn, live.x));
     let sent = taken_in_time(live.worker, &mut live.conn.deadline, sending).await;
     if let Some(buffer) = lent {
         buffers.give(buffer);

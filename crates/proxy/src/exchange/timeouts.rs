@@ -27,6 +27,16 @@ pub(crate) struct Patience {
     worker: Rc<Worker>,
 }
 
+/// `timeout client`, or what `set-timeout client` has put in its place.
+pub(crate) fn client_timeout(conn: &Conn, x: &Exchange) -> Option<Duration> {
+    x.txn.timeout_client_ms.map(Duration::from_millis).or(conn.proxy().timeouts.client)
+}
+
+/// `timeout server`, or what `set-timeout server` has put in its place.
+fn server_timeout(x: &Exchange, proxy: &Proxy) -> Option<Duration> {
+    x.txn.timeout_server_ms.map(Duration::from_millis).or(proxy.timeouts.server)
+}
+
 /// What an exchange waits for.
 #[derive(Clone, Copy)]
 pub(crate) struct Awaited {
@@ -44,15 +54,18 @@ pub(crate) enum Side {
 
 impl Patience {
     pub fn new(conn: &Conn, x: &Exchange, proxy: &Proxy) -> Self {
-        let server = x.txn.timeout_server_ms.map(Duration::from_millis).or(proxy.timeouts.server);
         Patience {
-            client: conn.proxy().timeouts.client,
-            server,
+            client: client_timeout(conn, x),
+            server: server_timeout(x, proxy),
             client_due: None,
             server_due: None,
             is_half_closed: false,
             worker: conn.worker.clone(),
         }
+    }
+    /// Called when rules for the response have run, which may have set timeouts: they hold from the next byte on.
+    pub fn obey_rules(&mut self, conn: &Conn, x: &Exchange, proxy: &Proxy) {
+        (self.client, self.server) = (client_timeout(conn, x), server_timeout(x, proxy));
     }
     /// As [`Patience::poll`] for two byte streams, from the client and to it, each of which ends by itself. Once one has
     /// ended, `fins` (`timeout client-fin` and `server-fin`) apply to whichever side is still expected to do something.

@@ -10,7 +10,7 @@ use crate::{
 };
 use penstock_config::{Span, model::ProxyId};
 use penstock_rules::{BackendLoad, ConnFacts, FrontendLoad, Kind, ServerLoad, ServerRef, TcpInfo, World};
-use std::net::{IpAddr, UdpSocket};
+use std::net::{IpAddr, SocketAddr, UdpSocket};
 
 impl World for Worker {
     fn head_bytes(&self) -> usize {
@@ -104,8 +104,8 @@ impl World for Worker {
         Some(server.at)
     }
 
-    fn client_tcp_info(&self, conn: &ConnFacts) -> Option<TcpInfo> {
-        let info = penstock_sys::tcp_info(conn.socket?, conn.peer?)?;
+    fn tcp_info(&self, socket: Option<i32>, peer: Option<SocketAddr>) -> Option<TcpInfo> {
+        let info = penstock_sys::tcp_info(socket?, peer?)?;
         Some(TcpInfo {
             rtt_us: info.tcpi_rtt,
             rttvar_us: info.tcpi_rttvar,
@@ -116,6 +116,10 @@ impl World for Worker {
             fackets: info.tcpi_fackets,
             reordering: info.tcpi_reordering,
         })
+    }
+
+    fn connections(&self) -> u32 {
+        self.shared.limits.process.current()
     }
 
     /// Each worker has its own sequence.

@@ -3,7 +3,7 @@
 mod state;
 
 use super::{
-    Action, Address, HeaderName, Milliseconds, Part,
+    Action, Address, HeaderName, Milliseconds, Part, Timeout,
     normalize::Normalizer,
     table::{ACTIONS, Works, find},
 };
@@ -471,21 +471,28 @@ impl<'l> Build<'_, 'l, '_> {
     }
 
     pub(crate) fn timeout(&mut self) -> Option<Action> {
-        let which = self.next("'server' or 'tunnel'")?;
-        let proxy = self.scope.proxy.and_then(|id| self.linker.config.proxies.get(id));
-        if proxy.is_some_and(|proxy| !proxy.kind.has_backend()) {
-            let hint = Some("write the rule in the backend".to_owned());
-            self.error(self.word.span, "'set-timeout' has no effect in a frontend, which has no servers".into(), hint);
-            return None;
-        }
-        let tunnel = match which.text.as_str() {
-            "server" => false,
-            "tunnel" => true,
+        let word = self.next("'client', 'server' or 'tunnel'")?;
+        let which = match word.text.as_str() {
+            "client" => Timeout::Client,
+            "server" => Timeout::Server,
+            "tunnel" => Timeout::Tunnel,
             other => {
-                self.error(which.span, format!("'server' or 'tunnel' is expected, not '{other}'"), None);
+                self.error(word.span, format!("'client', 'server' or 'tunnel' is expected, not '{other}'"), None);
                 return None;
             }
         };
+        let kind = self.scope.proxy.and_then(|id| self.linker.config.proxies.get(id)).map(|proxy| proxy.kind);
+        let (fits, here, there) = match which {
+            Timeout::Client => {
+                (kind.is_none_or(|kind| kind.has_frontend()), "backend, which has no clients", "frontend")
+            }
+            _ => (kind.is_none_or(|kind| kind.has_backend()), "frontend, which has no servers", "backend"),
+        };
+        if !fits {
+            let hint = Some(format!("write the rule in the {there}"));
+            self.error(word.span, format!("'set-timeout {}' has no effect in a {here}", word.text), hint);
+            return None;
+        }
         let fixed = self.words.peek().and_then(|word| parse_time_ms(word));
         let value = match fixed {
             Some(ms) => {
@@ -494,7 +501,7 @@ impl<'l> Build<'_, 'l, '_> {
             }
             None => Milliseconds::Sample(self.typed_expr(Type::Int)?),
         };
-        Some(Action::Timeout { tunnel, value })
+        Some(Action::Timeout { which, value })
     }
 
     pub(crate) fn priority(&mut self, class: bool) -> Option<Action> {

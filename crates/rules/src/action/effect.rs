@@ -1,7 +1,9 @@
 //! The effects of actions on a message, a variable, a counter or a list: one function each, in the order of
 //! [`super::Action`].
 
-use super::{Milliseconds, Number, Outcome, Part, append, changed, fields, normalize::Normalizer, respond, tracked};
+use super::{
+    Milliseconds, Number, Outcome, Part, Timeout, append, changed, fields, normalize::Normalizer, respond, tracked,
+};
 use crate::{
     context::{Context, EarlyHint},
     expr::Expr,
@@ -129,7 +131,7 @@ pub(super) fn prioritize(ctx: &mut Context<'_>, class: bool, expr: &Expr) -> Out
     Outcome::Next
 }
 
-pub(super) fn set_timeout(ctx: &mut Context<'_>, tunnel: bool, value: &Milliseconds) -> Outcome {
+pub(super) fn set_timeout(ctx: &mut Context<'_>, which: Timeout, value: &Milliseconds) -> Outcome {
     let ms = match value {
         Milliseconds::Fixed(ms) => Some(*ms),
         Milliseconds::Sample(expr) => {
@@ -137,28 +139,34 @@ pub(super) fn set_timeout(ctx: &mut Context<'_>, tunnel: bool, value: &Milliseco
         }
     };
     if ms.is_some() {
-        *if tunnel { &mut ctx.txn.timeout_tunnel_ms } else { &mut ctx.txn.timeout_server_ms } = ms;
+        *match which {
+            Timeout::Client => &mut ctx.txn.timeout_client_ms,
+            Timeout::Server => &mut ctx.txn.timeout_server_ms,
+            Timeout::Tunnel => &mut ctx.txn.timeout_tunnel_ms,
+        } = ms;
     }
     Outcome::Next
 }
 
-/// Increments a general purpose counter and its rate.
-pub(super) fn increment(ctx: &mut Context<'_>, counter: usize, data: Data, rate: Data, index: usize) -> Outcome {
-    if let Some(tracked) = tracked(ctx, counter) {
+/// Adds to a general purpose counter and to its rate.
+pub(super) fn add(
+    ctx: &mut Context<'_>,
+    counter: usize,
+    [data, rate]: [Data; 2],
+    index: usize,
+    value: &Number,
+) -> Outcome {
+    if let (Some(tracked), Some(value)) = (tracked(ctx, counter), value.eval(ctx)) {
         let now = ctx.now.mono;
-        tracked.table().add(tracked.entry(), rate, index, 1, now);
-        tracked.table().add(tracked.entry(), data, index, 1, now);
+        tracked.table().add(tracked.entry(), rate, index, value.into(), now);
+        tracked.table().add(tracked.entry(), data, index, value.into(), now);
     }
     Outcome::Next
 }
 
 /// Sets a general purpose tag.
 pub(super) fn set_tag(ctx: &mut Context<'_>, counter: usize, data: Data, index: usize, value: &Number) -> Outcome {
-    let value = match value {
-        Number::Fixed(n) => Some(*n),
-        Number::Sample(expr) => expr.eval(ctx).ok().and_then(|value| value.to_int()).map(|n| n as u32),
-    };
-    if let (Some(tracked), Some(value)) = (tracked(ctx, counter), value) {
+    if let (Some(tracked), Some(value)) = (tracked(ctx, counter), value.eval(ctx)) {
         tracked.table().set(tracked.entry(), data, index, value.into());
     }
     Outcome::Next

@@ -133,7 +133,7 @@ pub(crate) enum Action {
         expr: Box<Expr>,
     },
     Timeout {
-        tunnel: bool,
+        which: Timeout,
         value: Milliseconds,
     },
     Track {
@@ -141,11 +141,12 @@ pub(crate) enum Action {
         expr: Box<Expr>,
         table: Arc<StickTable>,
     },
-    IncrementGpc {
+    AddGpc {
         counter: usize,
         data: Data,
         rate: Data,
         index: usize,
+        value: Number,
     },
     SetGpt {
         counter: usize,
@@ -192,6 +193,14 @@ pub(crate) enum Address {
     SrcPort,
 }
 
+/// What `set-timeout` sets.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Timeout {
+    Client,
+    Server,
+    Tunnel,
+}
+
 #[derive(Clone, Debug)]
 pub(crate) enum Milliseconds {
     Fixed(u64),
@@ -202,6 +211,16 @@ pub(crate) enum Milliseconds {
 pub(crate) enum Number {
     Fixed(u32),
     Sample(Box<Expr>),
+}
+
+impl Number {
+    /// Its value; `None` if the expression gives none.
+    fn eval(&self, ctx: &Context<'_>) -> Option<u32> {
+        match self {
+            Number::Fixed(n) => Some(*n),
+            Number::Sample(expr) => expr.eval(ctx).ok()?.to_int().map(|n| n as u32),
+        }
+    }
 }
 
 /// The result of an action.
@@ -299,10 +318,10 @@ impl Action {
             Action::LogLevel(level) => done(|| ctx.txn.log_level = Some(*level)),
             Action::SetAddress { which, expr } => which.set(ctx, expr),
             Action::Priority { class, expr } => effect::prioritize(ctx, *class, expr),
-            Action::Timeout { tunnel, value } => effect::set_timeout(ctx, *tunnel, value),
+            Action::Timeout { which, value } => effect::set_timeout(ctx, *which, value),
             Action::Track { counter, expr, table } => track(kind, ctx, *counter, expr, table),
-            Action::IncrementGpc { counter, data, rate, index } => {
-                effect::increment(ctx, *counter, *data, *rate, *index)
+            Action::AddGpc { counter, data, rate, index, value } => {
+                effect::add(ctx, *counter, [*data, *rate], *index, value)
             }
             Action::SetGpt { counter, data, index, value } => effect::set_tag(ctx, *counter, *data, *index, value),
             Action::NoRetry => done(|| ctx.txn.no_retry = true),

@@ -99,9 +99,9 @@ pub const ACTIONS: &[ActionSpec] = &[
         b.capture()
     }),
     row("close", TCP_RES, "", "Closes the server's connection.", |_| Some(Action::Close)),
-    row("del-acl", REQ | RES, "(<file>) <key>", "Removes a pattern from a list.", |b| b.pattern(false, true)),
+    row("del-acl", HTTP, "(<file>) <key>", "Removes a pattern from a list.", |b| b.pattern(false, true)),
     row("del-header", HTTP, "<name> [-m <method>]", "Removes fields.", |b| b.del_header()),
-    row("del-map", REQ | RES, "(<file>) <key>", "Removes a pattern from a map.", |b| b.pattern(true, true)),
+    row("del-map", HTTP, "(<file>) <key>", "Removes a pattern from a map.", |b| b.pattern(true, true)),
     row("deny", REQ | RES, "[status <code>] [<reply>]", "Answers with an error.", |b| b.deny()),
     row("disable-l7-retry", REQ, "", "This request is not sent twice.", |_| Some(Action::NoRetry)),
     refused("do-resolve", TCP | REQ, "Resolves a name into a variable.", "names are resolved for servers only"),
@@ -131,39 +131,42 @@ pub const ACTIONS: &[ActionSpec] = &[
         b.replace_header(false)
     }),
     row("return", REQ | RES, "[status <code>] [<reply>]", "Answers.", |b| b.return_reply()),
-    row("sc-inc-gpc", ALL & !AFTER, "(<idx>,<sc>)", "Counts on a general purpose counter.", |b| b.increment(None)),
-    row("sc-inc-gpc0", ALL & !AFTER, "(<sc>)", "Counts on the first general purpose counter.", |b| {
-        b.increment(Some(0))
+    row("sc-add-gpc", ALL & !CHECK, "(<idx>,<sc>) {<int> | <expr>}", "Adds to a general purpose counter.", |b| {
+        b.add_gpc()
     }),
-    row("sc-inc-gpc1", ALL & !AFTER, "(<sc>)", "Counts on the second general purpose counter.", |b| {
-        b.increment(Some(1))
-    }),
-    row("sc-set-gpt", ALL & !AFTER, "(<idx>,<sc>) {<int> | <expr>}", "Sets a general purpose tag.", |b| {
-        b.set_gpt(false)
-    }),
-    row("sc-set-gpt0", ALL & !AFTER, "(<sc>) {<int> | <expr>}", "Sets the first general purpose tag.", |b| {
-        b.set_gpt(true)
-    }),
+    row("sc-inc-gpc", ALL, "(<idx>,<sc>)", "Counts on a general purpose counter.", |b| b.increment(None)),
+    row("sc-inc-gpc0", ALL, "(<sc>)", "Counts on the first general purpose counter.", |b| b.increment(Some(0))),
+    row("sc-inc-gpc1", ALL, "(<sc>)", "Counts on the second general purpose counter.", |b| b.increment(Some(1))),
+    row("sc-set-gpt", ALL, "(<idx>,<sc>) {<int> | <expr>}", "Sets a general purpose tag.", |b| b.set_gpt(false)),
+    row("sc-set-gpt0", ALL, "(<sc>) {<int> | <expr>}", "Sets the first general purpose tag.", |b| b.set_gpt(true)),
     refused("send-spoe-group", TCP | TCP_RES | REQ | RES, "Sends messages to an agent.", "there are no SPOE agents"),
     row("service-chain", REQ, "<chain>", "Passes the message through the services of a chain.", |b| b.inspect()),
     refused("set-bandwidth-limit", TCP | TCP_RES | REQ | RES, "Limits the bandwidth.", BANDWIDTH),
+    row("set-bc-mark", TCP | REQ, "<mark>", "Marks packets to the server.", |b| b.number(0..=i64::from(u32::MAX)))
+        .without_effect("packets are not marked"),
+    row("set-bc-tos", TCP | REQ, "<tos>", "Sets the TOS of packets to the server.", |b| b.number(0..=255))
+        .without_effect("packets keep the system's type of service"),
     row("set-dst", CON | SES | TCP | REQ, "<expr>", "Sets the address the client connected to.", |b| {
         b.address(super::Address::Dst)
     }),
     row("set-dst-port", CON | SES | TCP | REQ, "<expr>", "Sets the port the client connected to.", |b| {
         b.address(super::Address::DstPort)
     }),
+    row("set-fc-mark", CON | SES | TCP | TCP_RES | REQ | RES, "<mark>", "Marks packets to the client.", |b| {
+        b.number(0..=i64::from(u32::MAX))
+    })
+    .without_effect("packets are not marked"),
+    row("set-fc-tos", CON | SES | TCP | TCP_RES | REQ | RES, "<tos>", "Sets the TOS of packets to the client.", |b| {
+        b.number(0..=255)
+    })
+    .without_effect("packets keep the system's type of service"),
     row("set-header", HTTP, "<name> <fmt>", "Replaces all fields of a name by one.", |b| {
         b.header(|name, value| Action::SetHeader { name, value })
     }),
-    row(
-        "set-log-level",
-        TCP | TCP_RES | REQ | RES,
-        "<level>",
-        "Sets the severity of the log line, or silences it.",
-        |b| b.log_level(),
-    ),
-    row("set-map", REQ | RES, "(<file>) <key> <value>", "Sets an entry of a map.", |b| b.pattern(true, false)),
+    row("set-log-level", TCP | TCP_RES | HTTP, "<level>", "Sets the severity of the log line, or silences it.", |b| {
+        b.log_level()
+    }),
+    row("set-map", HTTP, "(<file>) <key> <value>", "Sets an entry of a map.", |b| b.pattern(true, false)),
     row("set-mark", CON | SES | TCP | TCP_RES | REQ | RES, "<mark>", "Marks packets.", |b| {
         b.number(0..=i64::from(u32::MAX))
     })
@@ -181,7 +184,7 @@ pub const ACTIONS: &[ActionSpec] = &[
         b.address(super::Address::SrcPort)
     }),
     row("set-status", RES | AFTER, "<status> [reason <text>]", "Sets the status.", |b| b.status()),
-    row("set-timeout", REQ, "{server | tunnel} {<time> | <expr>}", "Sets a timeout.", |b| b.timeout()),
+    row("set-timeout", REQ | RES, "{client | server | tunnel} {<time> | <expr>}", "Sets a timeout.", |b| b.timeout()),
     row("set-tos", CON | SES | TCP | TCP_RES | REQ | RES, "<tos>", "Sets the TOS of packets.", |b| b.number(0..=255))
         .without_effect("packets keep the system's type of service"),
     row("set-uri", REQ, "<fmt>", "Sets the whole target.", |b| b.target(super::Part::Uri)),

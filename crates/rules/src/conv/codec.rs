@@ -92,7 +92,13 @@ pub(super) const TABLE: &[ConvSpec] = &[
         |_, value, args| json_escape(value.bytes()?, args.word(0).unwrap_or(0)).map(Value::string),
     ),
     conv("ltime", FORMAT, Int, Str, "A date in local time, by a format of strftime(3).", |ctx, value, args| {
-        Some(formatted(ctx, value.to_int()?, args, true))
+        Some(formatted(ctx, value.to_int()?, args, 1, true))
+    }),
+    conv("ms_ltime", FORMAT, Int, Str, "As ltime, of milliseconds; %N is the fraction.", |ctx, value, args| {
+        Some(formatted(ctx, value.to_int()?, args, 1_000, true))
+    }),
+    conv("ms_utime", FORMAT, Int, Str, "As utime, of milliseconds; %N is the fraction.", |ctx, value, args| {
+        Some(formatted(ctx, value.to_int()?, args, 1_000, false))
     }),
     conv("ub64dec", &[], Str, Bin, "Decodes base64url.", |_, value, _| {
         const ENGINE: GeneralPurpose = GeneralPurpose::new(
@@ -117,8 +123,14 @@ pub(super) const TABLE: &[ConvSpec] = &[
     conv("url_enc", &[opt("type", OneOf(&["query"]))], Str, Str, "Encodes with percent signs.", |_, value, _| {
         Some(Value::string(url_encode(value.bytes()?)))
     }),
+    conv("us_ltime", FORMAT, Int, Str, "As ltime, of microseconds; %N is the fraction.", |ctx, value, args| {
+        Some(formatted(ctx, value.to_int()?, args, 1_000_000, true))
+    }),
+    conv("us_utime", FORMAT, Int, Str, "As utime, of microseconds; %N is the fraction.", |ctx, value, args| {
+        Some(formatted(ctx, value.to_int()?, args, 1_000_000, false))
+    }),
     conv("utime", FORMAT, Int, Str, "A date in UTC, by a format of strftime(3).", |ctx, value, args| {
-        Some(formatted(ctx, value.to_int()?, args, false))
+        Some(formatted(ctx, value.to_int()?, args, 1, false))
     }),
 ];
 
@@ -139,13 +151,45 @@ fn chunks<'c>(bytes: &[u8], args: &[Arg], max: usize, write: impl Fn(&[u8], &mut
     Some(Value::string(out))
 }
 
-fn formatted<'c>(ctx: &Context<'_>, unix: i64, args: &[Arg], local: bool) -> Value<'c> {
-    let format = args.bytes(0).unwrap_or_default();
-    let unix = (unix & DATES).saturating_add(args.int(1).unwrap_or(0));
+/// Writes a date of which `per_second` make a second, in which the offset is too.
+fn formatted<'c>(ctx: &Context<'_>, date: i64, args: &[Arg], per_second: i64, local: bool) -> Value<'c> {
+    let mut format = Cow::Borrowed(args.bytes(0).unwrap_or_default());
+    let date = (date & DATES).saturating_add(args.int(1).unwrap_or(0));
+    let unix = date.div_euclid(per_second);
+    if per_second > 1 {
+        let nanos = date.rem_euclid(per_second) * (1_000_000_000 / per_second);
+        format = Cow::Owned(with_fraction(&format, nanos));
+    }
     let offset = if local { ctx.world.utc_offset_s(unix) } else { 0 };
     let mut out = Vec::new();
-    time::format(unix, offset, format, &mut out);
+    time::format(unix, offset, &format, &mut out);
     Value::string(out)
+}
+
+/// Puts the fraction of a second in place of `%N`, and as many digits of it as a width says in place of `%3N`.
+fn with_fraction(format: &[u8], nanos: i64) -> Vec<u8> {
+    let digits = format!("{nanos:09}").into_bytes();
+    let mut out = Vec::with_capacity(format.len() + digits.len());
+    let mut rest = format;
+    while let Some((&byte, after)) = rest.split_first() {
+        let width = after.iter().take_while(|byte| byte.is_ascii_digit()).count();
+        rest = match (byte, after) {
+            (b'%', [b'%', after @ ..]) => {
+                out.extend_from_slice(b"%%");
+                after
+            }
+            (b'%', _) if after.get(width) == Some(&b'N') => {
+                let wanted = std::str::from_utf8(&after[..width]).ok().and_then(|width| width.parse().ok());
+                out.extend_from_slice(&digits[..wanted.unwrap_or(digits.len()).min(digits.len())]);
+                &after[width + 1..]
+            }
+            _ => {
+                out.push(byte);
+                after
+            }
+        };
+    }
+    out
 }
 
 fn url_decode(text: &[u8], mut form: bool) -> Option<Vec<u8>> {

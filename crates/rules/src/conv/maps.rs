@@ -26,6 +26,7 @@ pub(crate) fn map_kind(name: &str) -> Option<(Method, Type)> {
             match parts.next() {
                 Some("int") => Int,
                 Some("ip") => Addr,
+                // `key` gives the entry's own key.
                 _ => Str,
             },
         ),
@@ -36,24 +37,32 @@ pub(crate) fn map_kind(name: &str) -> Option<(Method, Type)> {
 pub(super) fn table() -> &'static [ConvSpec] {
     static TABLE: LazyLock<Vec<ConvSpec>> = LazyLock::new(|| {
         let methods = ["str", "beg", "dir", "dom", "end", "int", "ip", "reg", "sub"];
-        let names = methods.iter().flat_map(|method| ["", "_int", "_ip"].map(|out| format!("map_{method}{out}")));
+        let outs = ["", "_int", "_ip", "_key"];
+        let names = methods.iter().flat_map(|method| outs.map(|out| format!("map_{method}{out}")));
         ["map".to_owned(), "map_regm".to_owned()]
             .into_iter()
             .chain(names)
             .map(|name| {
                 let (method, output) = map_kind(&name).expect("made of methods that exist");
                 let groups = name == "map_regm";
+                let key = name.ends_with("_key");
                 let input = match method {
                     Method::Int => Int,
                     Method::Ip => Addr,
                     _ => Str,
                 };
                 let doc = format!(
-                    "What a map file holds for the sample, compared by `{}`{}.",
+                    "{} a map file holds for the sample, compared by `{}`{}.",
+                    if key { "The key of what" } else { "What" },
                     method.name(),
                     if groups { "; `\\1` to `\\9` are groups" } else { "" }
                 );
-                let run = if groups {
+                let run = if key {
+                    ConvFn::Plain(|_, value, args| {
+                        let Some(Arg::Map(map)) = args.first() else { return None };
+                        map.key_of(&value)
+                    })
+                } else if groups {
                     ConvFn::Plain(|_, value, args| {
                         let Some(Arg::Map(map)) = args.first() else { return None };
                         map.rewrite(value.bytes()?).map(Value::string).or_else(|| args.bytes(1).map(Value::str))
@@ -70,7 +79,8 @@ pub(super) fn table() -> &'static [ConvSpec] {
                         })
                     })
                 };
-                ConvSpec { name: name.leak(), args: ARGS, input, output, doc: doc.leak(), support: Support::Yes(run) }
+                let args = if key { &ARGS[..1] } else { ARGS };
+                ConvSpec { name: name.leak(), args, input, output, doc: doc.leak(), support: Support::Yes(run) }
             })
             .collect()
     });

@@ -2,6 +2,7 @@
 
 mod codec;
 mod digests;
+mod forwarded;
 mod maps;
 mod numbers;
 mod spec;
@@ -23,6 +24,7 @@ pub fn sections() -> &'static [(&'static str, &'static [ConvSpec])] {
             ("Encodings", codec::TABLE),
             ("Hashes", digests::TABLE),
             ("Maps", maps::table()),
+            ("The Forwarded field", forwarded::TABLE),
             ("Stick tables", tables()),
             ("Others", special::TABLE),
         ]

@@ -2,11 +2,13 @@
 
 use super::spec::{ConvFn, ConvSpec, bytes_arg, conv, refused};
 use crate::{
+    context::Context,
     keyword::{
         Arg,
-        ArgKind::{Base64OrVar, Mask4, Mask6, OneOf, Str as Text, Table, Var, VarCondition, Word},
+        ArgKind::{Acl, Base64OrVar, Mask4, Mask6, OneOf, Str as Text, Table, Var, VarCondition, Word},
         ArgSpec, Args, Support, arg, opt,
     },
+    log::LogFacts,
     value::{
         Type::{Addr, Any, Bin, Bool, Int, Str},
         Value,
@@ -44,18 +46,31 @@ pub(super) const TABLE: &[ConvSpec] = &[
         Bin,
         "Decrypts AES-GCM; the sample is lost when the tag is wrong.",
         |ctx, value, args| {
-            let base64 = |at| STANDARD.decode(bytes_arg(ctx, args, at)?).ok();
-            let algorithm = match args.word(0)? {
-                0 => &aead::AES_128_GCM,
-                1 => &aead::AES_192_GCM,
-                _ => &aead::AES_256_GCM,
-            };
-            let key = aead::LessSafeKey::new(aead::UnboundKey::new(algorithm, &base64(2)?).ok()?);
-            let nonce = aead::Nonce::try_assume_unique_for_key(&base64(1)?).ok()?;
+            let (key, nonce) = aes_gcm(ctx, args)?;
             let mut text = value.bytes()?.to_vec();
-            text.extend(base64(3)?);
+            text.extend(STANDARD.decode(bytes_arg(ctx, args, 3)?).ok()?);
             let len = key.open_in_place(nonce, aead::Aad::empty(), &mut text).ok()?.len();
             text.truncate(len);
+            Some(Value::Bin(Cow::Owned(text)))
+        },
+    ),
+    conv(
+        "aes_gcm_enc",
+        &[
+            arg("bits", OneOf(&["128", "192", "256"])),
+            arg("nonce", Base64OrVar),
+            arg("key", Base64OrVar),
+            arg("aead_tag", Var),
+        ],
+        Bin,
+        Bin,
+        "Encrypts with AES-GCM; the tag goes into a variable.",
+        |ctx, value, args| {
+            let (key, nonce) = aes_gcm(ctx, args)?;
+            let mut text = value.bytes()?.to_vec();
+            let tag = key.seal_in_place_separate_tag(nonce, aead::Aad::empty(), &mut text).ok()?;
+            let tag = Value::string(STANDARD.encode(tag.as_ref()));
+            ctx.txn.pending.borrow_mut().push(Assignment { var: args.var(3)?.clone(), value: Some(tag) });
             Some(Value::Bin(Cow::Owned(text)))
         },
     ),
@@ -157,7 +172,71 @@ pub(super) const TABLE: &[ConvSpec] = &[
             Some(value)
         },
     ),
+    conv(
+        "when",
+        &[arg("condition", OneOf(WHEN)), opt("acl", Acl)],
+        Any,
+        Any,
+        "The sample if a condition holds, and nothing otherwise.",
+        |ctx, value, args| {
+            let at = args.word(0)?;
+            (holds(ctx, at, &args[1..])? != WHEN[at].starts_with('!')).then_some(value)
+        },
+    ),
+    conv("x509_v_err_str", &[], Int, Str, "OpenSSL's name of a result of verifying a certificate.", |_, value, _| {
+        let number = value.to_int()?;
+        Some(match u32::try_from(number).ok().and_then(crate::x509::result_name) {
+            Some("OK") => Value::str(b"X509_V_OK"),
+            Some(name) => Value::string(format!("X509_V_ERR_{name}")),
+            None => Value::string((number as u64).to_string()),
+        })
+    }),
 ];
+
+/// What `when` may ask for, each also with `!` before it.
+const WHEN: &[&str] = &[
+    "acl",
+    "error",
+    "forwarded",
+    "normal",
+    "processed",
+    "stopping",
+    "toapplet",
+    "!acl",
+    "!error",
+    "!forwarded",
+    "!normal",
+    "!processed",
+    "!stopping",
+    "!toapplet",
+];
+
+/// The key and the nonce of AES-GCM, from its arguments.
+fn aes_gcm(ctx: &Context<'_>, args: &[Arg]) -> Option<(aead::LessSafeKey, aead::Nonce)> {
+    let base64 = |at| STANDARD.decode(bytes_arg(ctx, args, at)?).ok();
+    let algorithm = match args.word(0)? {
+        0 => &aead::AES_128_GCM,
+        1 => &aead::AES_192_GCM,
+        _ => &aead::AES_256_GCM,
+    };
+    let key = aead::LessSafeKey::new(aead::UnboundKey::new(algorithm, &base64(2)?).ok()?);
+    Some((key, aead::Nonce::try_assume_unique_for_key(&base64(1)?).ok()?))
+}
+
+/// Whether a condition of `when` holds.
+fn holds(ctx: &Context<'_>, condition: usize, args: &[Arg]) -> Option<bool> {
+    let forwarded = || ctx.server.is_some();
+    let by_service = || ctx.server.is_none() && ctx.log.no_server != LogFacts::default().no_server;
+    Some(match WHEN[condition].trim_start_matches('!') {
+        "acl" => args.iter().all(|arg| matches!(arg, Arg::Acl { acl, negated } if acl.run(ctx).is_yes() != *negated)),
+        "error" => ctx.log.is_error(ctx.txn.status),
+        "forwarded" => forwarded(),
+        "normal" => !ctx.log.is_error(ctx.txn.status),
+        "processed" => forwarded() || by_service(),
+        "stopping" => ctx.world.stopping(),
+        _ => by_service(),
+    })
+}
 
 /// An IPv4 address that is written as IPv6 (`::ffff:1.2.3.4`) is masked with the IPv4 mask.
 fn unmapped(value: Value<'_>) -> Value<'_> {

@@ -103,6 +103,18 @@ pub(super) const TABLE: &[ConvSpec] = &[
         },
     ),
     conv(
+        "param",
+        &[arg("name", Text), opt("delimiter", Word)],
+        Str,
+        Str,
+        "The value of a parameter, empty if it has none.",
+        |_, value, args| {
+            let (name, delimiter) = (args.bytes(0)?, args.bytes(1).unwrap_or(b"&"));
+            let place = param(value.bytes()?, name, delimiter)?;
+            cut(value, |text| &text[place.clone()])
+        },
+    ),
+    conv(
         "language",
         &[arg("values", Text), opt("default", Text)],
         Str,
@@ -177,6 +189,23 @@ pub(super) const TABLE: &[ConvSpec] = &[
         cut(value, |text| &text[place.clone()])
     }),
 ];
+
+/// Where the value of the first parameter of this name is.
+fn param(text: &[u8], name: &[u8], delimiter: &[u8]) -> Option<Range<usize>> {
+    let mut at = 0;
+    loop {
+        let len = memchr::memmem::find(&text[at..], delimiter).unwrap_or(text.len() - at);
+        match text[at..at + len].strip_prefix(name) {
+            Some(b"") => return Some(at + len..at + len),
+            Some([b'=', value @ ..]) => return Some(at + len - value.len()..at + len),
+            _ => {}
+        }
+        at += len + delimiter.len();
+        if at > text.len() {
+            return None;
+        }
+    }
+}
 
 /// Part of the text, borrowed if the text was borrowed.
 fn cut<'c>(value: Value<'c>, part: impl Fn(&[u8]) -> &[u8]) -> Option<Value<'c>> {

@@ -2,6 +2,7 @@
 
 use super::spec::{FetchSpec, one, refused, while_waiting};
 use crate::{
+    acl::Answer,
     context::{Context, Phase},
     facts::{BackendLoad, FrontendLoad, ServerLoad},
     keyword::{
@@ -21,13 +22,30 @@ const PER_TASK: &str = "workers here do not account CPU time to single streams; 
 const BACKEND: &[ArgSpec] = &[opt("backend", Backend)];
 const FRONTEND: &[ArgSpec] = &[opt("frontend", Frontend)];
 const SERVER: &[ArgSpec] = &[arg("server", Server)];
+/// As many as HAProxy takes.
+const ACLS: &[ArgSpec] = &{
+    let mut acls = [opt("acl", ArgKind::Acl); 12];
+    acls[0] = arg("acl", ArgKind::Acl);
+    acls
+};
 const ALWAYS: Places = Places::ALWAYS;
 const SERVING: Places = Places::SERVING;
 
 pub(super) const TABLE: &[FetchSpec] = &[
     one("always_false", &[], Bool, ALWAYS, "Never true.", |_, _| Ok(Value::Bool(false))),
     one("always_true", &[], Bool, ALWAYS, "Always true.", |_, _| Ok(Value::Bool(true))),
-    refused("acl", Bool, "Whether the ACLs named match.", "write the names of the ACLs in the condition itself"),
+    one("act_conn", &[], Int, ALWAYS, "Connections of the process now.", |ctx, _| int(ctx.world.connections())),
+    one("acl", ACLS, Bool, ALWAYS, "Whether all of these ACLs hold.", |ctx, args| {
+        let mut all = Answer::Yes;
+        for arg in args {
+            let Arg::Acl { acl, negated } = arg else { continue };
+            all = acl.run(ctx).negated(*negated);
+            if all != Answer::Yes {
+                break;
+            }
+        }
+        if all == Answer::NotYet { Err(Missing::NotYet) } else { Ok(Value::Bool(all == Answer::Yes)) }
+    }),
     one("avg_queue", BACKEND, Int, SERVING, "Queued requests of a backend for each usable server.", |ctx, args| {
         let load = backend(ctx, args)?;
         let queued = i64::from(load.queue_total);
@@ -138,6 +156,7 @@ pub(super) const TABLE: &[FetchSpec] = &[
     one("nbsrv", BACKEND, Int, SERVING, "Usable servers of a backend.", |ctx, args| {
         int(backend(ctx, args)?.usable_servers)
     }),
+    one("pid", &[], Int, ALWAYS, "The process number.", |ctx, _| int(ctx.world.pid())),
     one("prio_class", &[], Int, SERVING, "The request's priority class in queues.", |ctx, _| {
         in_exchange(ctx)?;
         int(ctx.txn.priority_class)
@@ -150,6 +169,7 @@ pub(super) const TABLE: &[FetchSpec] = &[
     one("queue", BACKEND, Int, SERVING, "Queued requests of a backend, its servers' queues included.", |ctx, args| {
         int(backend(ctx, args)?.queue_total)
     }),
+    one("quic_enabled", &[], Bool, ALWAYS, "Whether QUIC is spoken: never.", |_, _| Ok(Value::Bool(false))),
     one(
         "rand",
         &[opt("range", ArgKind::Int)],
@@ -200,6 +220,7 @@ pub(super) const TABLE: &[FetchSpec] = &[
         ctx.make_unique_id();
         Ok(Value::string(ctx.txn.unique_id.borrow().clone().ok_or(Missing::Absent)?))
     }),
+    one("uptime", &[], Int, ALWAYS, "Seconds since the process started.", |ctx, _| int((ctx.now.mono / 1_000) as i64)),
     one("uuid", &[opt("version", ArgKind::Range(4, 4))], Str, ALWAYS, "A random UUID (version 4).", |ctx, _| {
         Ok(Value::string(uuid(ctx.world.random(), ctx.world.random())))
     })

@@ -29,12 +29,26 @@ pub(super) const TABLE: &[FetchSpec] = &[
     one("bc_err", &[], Int, SERVER, "Number of the error on the server's connection.", |ctx, _| {
         int(server_conn(ctx)?.error.0)
     }),
+    one("bc_err_name", &[], Str, SERVER, "The error on the server's connection, in one word.", |ctx, _| {
+        text(error_name(server_conn(ctx)?.error))
+    }),
     one("bc_err_str", &[], Str, SERVER, "The error on the server's connection, in words.", |ctx, _| {
         words(server_conn(ctx)?.error)
     }),
     one("bc_http_major", &[], Int, SERVER, "1 or 2 for the HTTP spoken with the server.", |ctx, _| {
         let spoken = server_conn(ctx)?.http_major;
         if backend(ctx)?.http { major(spoken) } else { Err(Missing::Absent) }
+    }),
+    one(
+        "bc_rtt",
+        UNIT,
+        Int,
+        Places::SERVING,
+        "Round-trip time to the server as the kernel measures it.",
+        |ctx, args| to_server(ctx, |info| if args.word(0) == Some(1) { info.rtt_us } else { info.rtt_us / 1_000 }),
+    ),
+    one("bc_rttvar", UNIT, Int, Places::SERVING, "Variance of that time.", |ctx, args| {
+        to_server(ctx, |info| if args.word(0) == Some(1) { info.rttvar_us } else { info.rttvar_us / 1_000 })
     }),
     one("bc_src", &[], Addr, SERVER, "Our address towards the server.", |ctx, _| ip(server_conn(ctx)?.src)),
     one("bc_src_port", &[], Int, SERVER, "Our port towards the server.", |ctx, _| port(server_conn(ctx)?.src)),
@@ -45,6 +59,9 @@ pub(super) const TABLE: &[FetchSpec] = &[
     }),
     one("be_tunnel_timeout", &[], Int, BACKEND, "`timeout tunnel` of the backend, ms.", |ctx, _| {
         int(backend(ctx)?.timeout_tunnel_ms as i64)
+    }),
+    one("cur_client_timeout", &[], Int, FRONTEND, "The client timeout in effect, ms.", |ctx, _| {
+        int(ctx.txn.timeout_client_ms.unwrap_or(ctx.frontend.1.timeout_client_ms) as i64)
     }),
     one("cur_server_timeout", &[], Int, BACKEND, "The server timeout in effect, ms.", |ctx, _| {
         int(ctx.txn.timeout_server_ms.unwrap_or(backend(ctx)?.timeout_server_ms) as i64)
@@ -73,6 +90,9 @@ pub(super) const TABLE: &[FetchSpec] = &[
     one("fc_dst_is_local", &[], Bool, CLIENT, "Whether that is this machine's.", |ctx, _| local(ctx, ctx.conn.dst)),
     one("fc_dst_port", &[], Int, CLIENT, "Its port.", |ctx, _| port(ctx.conn.dst)),
     one("fc_err", &[], Int, CLIENT, "Number of the error on the client's connection.", |ctx, _| int(ctx.conn.error.0)),
+    one("fc_err_name", &[], Str, CLIENT, "The error on the client's connection, in one word.", |ctx, _| {
+        text(error_name(ctx.conn.error))
+    }),
     one("fc_err_str", &[], Str, CLIENT, "The error on the client's connection, in words.", |ctx, _| {
         words(ctx.conn.error)
     }),
@@ -160,11 +180,30 @@ fn local<'c>(ctx: &Context<'_>, addr: Option<SocketAddr>) -> Fetched<'c> {
 
 fn tcp<'c>(ctx: &Context<'_>, field: impl Fn(TcpInfo) -> u32) -> Fetched<'c> {
     in_exchange(ctx)?;
-    int(field(ctx.world.client_tcp_info(ctx.conn).ok_or(Missing::Absent)?))
+    int(field(ctx.world.tcp_info(ctx.conn.socket, ctx.conn.peer).ok_or(Missing::Absent)?))
+}
+
+fn to_server<'c>(ctx: &Context<'_>, field: impl Fn(TcpInfo) -> u32) -> Fetched<'c> {
+    let conn = server_conn(ctx)?;
+    int(field(ctx.world.tcp_info(conn.socket, conn.dst).ok_or(Missing::Absent)?))
 }
 
 fn header<'c>(ctx: &'c Context<'_>, field: impl Fn(&crate::facts::ProxyHeaderFacts) -> Option<&[u8]>) -> Fetched<'c> {
     ctx.conn.proxy_header.as_deref().and_then(field).map(Value::str).ok_or(Missing::Absent)
+}
+
+/// HAProxy's word for an error, by its number: only failed handshakes are kept as errors of connections here.
+fn error_name(error: (u32, &'static str)) -> &'static str {
+    match error.0 {
+        0 => "",
+        24 => "SSL_EMPTY",
+        25 => "SSL_ABORT",
+        30 => "SSL_CA_FAIL",
+        31 => "SSL_CRT_FAIL",
+        32 => "SSL_MISMATCH",
+        33 => "SSL_MISMATCH_SNI",
+        _ => "SSL_HANDSHAKE",
+    }
 }
 
 /// A connection's error in words.

@@ -8,6 +8,7 @@ mod internal;
 mod layer4;
 mod layer5;
 mod payload;
+mod progress;
 mod spec;
 
 pub(crate) use counters::{Lookup, lookups};
@@ -24,6 +25,7 @@ pub fn sections() -> &'static [(&'static str, &'static [FetchSpec])] {
     static SECTIONS: LazyLock<Vec<(&str, &[FetchSpec])>> = LazyLock::new(|| {
         vec![
             ("Internal states", internal::TABLE),
+            ("How an exchange goes", progress::TABLE),
             ("Layer 4", layer4::TABLE),
             ("Stick tables", counters::table()),
             ("Layer 5: TLS", layer5::TABLE),

@@ -525,6 +525,12 @@ impl Reading {
         typed(contents.find(self.at, value)?.value(), self.output()).ok()
     }
 
+    /// The pattern that matches, as it is written.
+    pub fn key_of(&self, value: &Value<'_>) -> Option<Value<'static>> {
+        let contents = self.reference.contents.load();
+        Some(Value::string(contents.find(self.at, value)?.key()))
+    }
+
     /// The value of the first matching regular expression, with its groups filled in.
     pub fn rewrite(&self, text: &[u8]) -> Option<Vec<u8>> {
         let contents = self.reference.contents.load();

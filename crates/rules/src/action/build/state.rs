@@ -149,20 +149,31 @@ impl<'l> Build<'_, 'l, '_> {
             Some(_) => (Data::Gpc1, Data::Gpc1Rate),
             None => (Data::Gpc, Data::GpcRate),
         };
-        Some(Action::IncrementGpc { counter, data, rate, index })
+        Some(Action::AddGpc { counter, data, rate, index, value: Number::Fixed(1) })
+    }
+
+    pub(crate) fn add_gpc(&mut self) -> Option<Action> {
+        let (index, counter) = self.counter(true)?;
+        let value = self.unsigned()?;
+        Some(Action::AddGpc { counter, data: Data::Gpc, rate: Data::GpcRate, index, value })
     }
 
     pub(crate) fn set_gpt(&mut self, first: bool) -> Option<Action> {
         let (index, counter) = self.counter(!first)?;
+        let value = self.unsigned()?;
+        Some(Action::SetGpt { counter, data: if first { Data::Gpt0 } else { Data::Gpt }, index, value })
+    }
+
+    /// Reads a number of 32 bits, or an expression that gives one.
+    fn unsigned(&mut self) -> Option<Number> {
         let fixed = self.words.peek().and_then(|word| word.parse::<u32>().ok());
-        let value = match fixed {
+        Some(match fixed {
             Some(n) => {
                 self.words.next();
                 Number::Fixed(n)
             }
             None => Number::Sample(self.typed_expr(Type::Int)?),
-        };
-        Some(Action::SetGpt { counter, data: if first { Data::Gpt0 } else { Data::Gpt }, index, value })
+        })
     }
 
     /// Reads `add-acl(file) key`, `set-map(file) key value` and the actions that undo them.
