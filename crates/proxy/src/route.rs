@@ -12,7 +12,7 @@ use crate::{
         caching, headers,
         live::Live,
         respond, service,
-        state::Exchange,
+        state::{Exchange, ms_between},
     },
     rules::{
         after_response,
@@ -245,6 +245,8 @@ pub(crate) async fn response(live: &mut Live<'_>, ahead: &mut Ahead<'_>) -> bool
     if !rules.response_captures.is_empty() {
         rules.capture_response(&live.x.response.fields, &mut live.x.txn);
     }
+    let times = &live.x.times;
+    live.x.log.Tr = times.connected.zip(times.answered).map_or(-1, |(from, to)| ms_between(from, to));
     live.x.txn.response_version = Some(live.x.response.version());
     live.x.txn.status = Some(live.x.response.status());
     if shared.program.reads_responses {

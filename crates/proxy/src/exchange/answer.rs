@@ -9,7 +9,6 @@ use super::{
     forward::Flow,
     headers,
     resend::Ended,
-    state::ms_between,
     timeouts::{Patience, Side},
     transfer::{Transfer, finish_body, poll_body, skip_body, tunnel},
 };
@@ -53,6 +52,7 @@ pub(super) async fn answer(live: &mut Live<'_>, response: Answer<'_>) -> Result<
     compress::consider(live.conn, live.x, framing);
     let mut ahead = Ahead { upstream: &mut *upstream, request: &mut request, framing, has_body };
     let goes_on = route::response(live, &mut ahead).await;
+    patience.obey_rules(live.conn, live.x, proxy);
     // Rules saw a response of which nothing was sent; the log counts the bytes received, even if it was replaced.
     live.x.log.bytes_read += ahead.upstream.counts().received;
     let inspected = if goes_on { inspect::response(live, &mut ahead, framing).await } else { None };
@@ -60,8 +60,6 @@ pub(super) async fn answer(live: &mut Live<'_>, response: Answer<'_>) -> Result<
         request.give_back(buffers);
         return Err(Ended::Over);
     };
-    let times = &live.x.times;
-    live.x.log.Tr = times.connected.zip(times.answered).map_or(-1, |(from, to)| ms_between(from, to));
     let by_rule = headers::to_client(live.x);
     cookie::to_client(live.x, proxy, worker.clock.unix_s());
     let framing = headers::framing_to_client(live.x, framing);

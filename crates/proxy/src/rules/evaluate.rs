@@ -200,16 +200,17 @@ async fn wait_for_response_body(live: &mut Live<'_>, ahead: &mut Ahead<'_>, at_l
     let status = match buffered_body::wait_ahead(live, ahead, at_least, limit).await {
         Waited::Enough => return Judged::GoOn,
         Waited::Timeout => {
-            live.x.log.termination = Termination(By::ServerTimeout, During::Request);
+            live.x.log.termination = Termination(By::ServerTimeout, During::Headers);
             504
         }
         Waited::Failed(_) => {
             live.x.log.termination = Termination(By::Refusal, During::Headers);
+            // In the log there was no response, but the bytes that arrived are counted.
+            live.x.log.Tr = -1;
             502
         }
     };
-    // In the log there was no response, but the bytes that arrived are counted.
-    (live.x.log.Tr, live.x.times.answered) = (-1, None);
+    live.x.times.answered = None;
     respond::error(live, status).await;
     Judged::Over
 }
