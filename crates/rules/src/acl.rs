@@ -1,7 +1,8 @@
 //! ACLs, and the conditions made of them.
 
 use crate::{
-    context::Context,
+    answer::Answer,
+    context::{Context, Decide},
     expr::{Expr, parse::word_at},
     fetch, hint,
     keyword::Places,
@@ -21,31 +22,6 @@ pub struct Test {
     expr: Expr,
     /// First the patterns written in the line, then those of its files.
     lists: Vec<Reading>,
-}
-
-/// The result of a condition.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Answer {
-    /// The condition does not hold.
-    No,
-    /// The condition depends on bytes that have not arrived.
-    NotYet,
-    /// The condition holds.
-    Yes,
-}
-
-impl Answer {
-    /// Whether it holds already.
-    pub(crate) fn is_yes(self) -> bool {
-        self == Answer::Yes
-    }
-    pub(crate) fn negated(self, negate: bool) -> Answer {
-        match self {
-            Answer::No if negate => Answer::Yes,
-            Answer::Yes if negate => Answer::No,
-            same => same,
-        }
-    }
 }
 
 impl Test {
@@ -91,6 +67,12 @@ impl Acl {
                 format!("{name} never matches here: what it looks at is not available ({})", place.describe());
             diagnostics.warning(span, problem);
         }
+    }
+}
+
+impl Decide for Acl {
+    fn decide(&self, ctx: &Context<'_>) -> Answer {
+        self.run(ctx)
     }
 }
 
@@ -330,9 +312,9 @@ impl Linker<'_> {
     /// Compiles a section's `acl` lines.
     pub fn acls(&mut self, lines: &[penstock_config::Line], scope: Scope, diagnostics: &mut Diagnostics) -> Acls {
         let mut acls = Acls::default();
+        self.acls.clear();
         for line in lines {
             self.line = line.span;
-            self.acls = acls.clone();
             let mut words = Words::new(line);
             let Some(name) = words.next() else {
                 diagnostics.error(line.span, "'acl' needs a name and a criterion");
@@ -359,6 +341,7 @@ impl Linker<'_> {
                         .entry(name.text.clone())
                         .or_insert_with(|| Arc::new(Acl { name: name.text.clone(), tests: Vec::new() }));
                     Arc::make_mut(acl).tests.push(test);
+                    self.acls.insert(name.text.clone(), acl.clone());
                 }
                 Err((span, problem)) => {
                     problem.report(span, word_text(words.rest(), span), diagnostics);
@@ -369,17 +352,16 @@ impl Linker<'_> {
                 }
             }
         }
-        self.acls = acls.clone();
         acls
     }
 
     /// The ACL of this name that lines above declare in the section, or that the manual has.
-    pub(crate) fn acl_named(&mut self, name: &str, at: Range<usize>, scope: Scope) -> Result<Arc<Acl>, Problem> {
-        if let Some(acl) = self.acls.0.get(name) {
+    pub(crate) fn acl_named(&mut self, name: &str, at: Range<usize>, scope: Scope) -> Result<Arc<dyn Decide>, Problem> {
+        if let Some(acl) = self.acls.get(name) {
             return Ok(Arc::clone(acl));
         }
         let Some((_, text)) = PREDEFINED.iter().find(|(known, _)| *known == name) else {
-            let known = self.acls.0.keys().map(String::as_str).chain(PREDEFINED.iter().map(|(name, _)| *name));
+            let known = self.acls.keys().map(String::as_str).chain(PREDEFINED.iter().map(|(name, _)| *name));
             return Err(Problem::new(at, format!("there is no ACL '{name}' above")).hint(hint::nearest(name, known)));
         };
         let line = crate::words::line_of(text);

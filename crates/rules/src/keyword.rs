@@ -1,7 +1,7 @@
 //! What the tables of fetches, converters and actions have in common: arguments, places and support.
 
 use crate::{
-    acl::Acl,
+    context::Decide,
     facts::ServerRef,
     patterns::Reading,
     regexes::Regex,
@@ -158,7 +158,7 @@ pub enum Arg {
     /// See [`ArgKind::Acl`].
     Acl {
         /// The ACL.
-        acl: Arc<Acl>,
+        acl: Arc<dyn Decide>,
         /// Whether it must not match.
         negated: bool,
     },

@@ -4,6 +4,7 @@
 
 mod acl;
 mod action;
+mod answer;
 mod chain;
 pub mod client_hello;
 mod compile;
@@ -39,8 +40,9 @@ mod verdict;
 pub mod words;
 pub mod x509;
 
-pub use acl::{Acl, Acls, Answer, Condition, PREDEFINED, Test, criteria};
+pub use acl::{Acl, Acls, Condition, PREDEFINED, Test, criteria};
 pub use action::{ACTIONS, ActionSpec, Redirect, ReplyTemplate};
+pub use answer::Answer;
 pub use chain::{Chain, ChainLink};
 pub use client_hello::{ClientHello, HelloError};
 pub use compile::{CaptureSlot, Compiler, Destination, PersistRule, ProxyRules, ServerOf, Switch, UseServer};

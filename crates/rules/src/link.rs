@@ -1,7 +1,7 @@
 //! Resolves names in expressions and rules to what they refer to in this configuration.
 
 use crate::{
-    acl::Acls,
+    context::Decide,
     facts::{ServerId, ServerRef},
     hint,
     keyword::{Arg, ArgKind, ArgSpec, Places},
@@ -41,7 +41,7 @@ pub struct Linker<'a> {
     pub(crate) tables: HashMap<String, Arc<StickTable>>,
     pub(crate) userlists: HashMap<String, Arc<Userlist>>,
     /// The ACLs of the section being compiled, for `acl(...)` in an expression.
-    pub(crate) acls: Acls,
+    pub(crate) acls: HashMap<String, Arc<dyn Decide>>,
     /// The line being compiled.
     pub(crate) line: Span,
     /// All lists and maps, with the line that named each first, and the number it requested.
@@ -75,7 +75,7 @@ impl<'a> Linker<'a> {
             vars: HashMap::new(),
             tables: HashMap::new(),
             userlists: HashMap::new(),
-            acls: Acls::default(),
+            acls: HashMap::new(),
             line: Span::default(),
             references: Vec::new(),
             ids: HashSet::new(),

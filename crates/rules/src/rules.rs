@@ -1,8 +1,9 @@
 //! Lists of rules: run in order until one decides.
 
 use crate::{
-    acl::{Answer, Condition},
+    acl::Condition,
     action::{Action, Outcome},
+    answer::Answer,
     context::Context,
     kind::Kind,
     turn::{self, cost},

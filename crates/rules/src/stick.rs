@@ -1,7 +1,8 @@
 //! `stick on`, `stick match`, `stick store-request`, `stick store-response`.
 
 use crate::{
-    acl::{Acls, Answer, Condition},
+    acl::{Acls, Condition},
+    answer::Answer,
     context::Context,
     expr::Expr,
     hint,

@@ -228,7 +228,9 @@ fn holds(ctx: &Context<'_>, condition: usize, args: &[Arg]) -> Option<bool> {
     let forwarded = || ctx.server.is_some();
     let by_service = || ctx.server.is_none() && ctx.log.no_server != LogFacts::default().no_server;
     Some(match WHEN[condition].trim_start_matches('!') {
-        "acl" => args.iter().all(|arg| matches!(arg, Arg::Acl { acl, negated } if acl.run(ctx).is_yes() != *negated)),
+        "acl" => {
+            args.iter().all(|arg| matches!(arg, Arg::Acl { acl, negated } if acl.decide(ctx).is_yes() != *negated))
+        }
         "error" => ctx.log.is_error(ctx.txn.status),
         "forwarded" => forwarded(),
         "normal" => !ctx.log.is_error(ctx.txn.status),

@@ -2,7 +2,7 @@
 
 use super::spec::{FetchSpec, one, refused, while_waiting};
 use crate::{
-    acl::Answer,
+    answer::Answer,
     context::{Context, Phase},
     facts::{BackendLoad, FrontendLoad, ServerLoad},
     keyword::{
@@ -39,7 +39,7 @@ pub(super) const TABLE: &[FetchSpec] = &[
         let mut all = Answer::Yes;
         for arg in args {
             let Arg::Acl { acl, negated } = arg else { continue };
-            all = acl.run(ctx).negated(*negated);
+            all = acl.decide(ctx).negated(*negated);
             if all != Answer::Yes {
                 break;
             }
