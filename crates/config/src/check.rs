@@ -25,6 +25,12 @@ pub(crate) fn proxy(draft: &mut Draft, around: &mut Surroundings) {
             .warning(proxy.span, format!("{kind} '{name}' has no 'bind' line: nothing can reach it"))
             .hint("add for instance 'bind :80', or declare it as a backend");
     }
+    let only = proxy.servers.iter().find(|server| server.name == Server::DISPATCH);
+    if let Some(only) = only.filter(|_| proxy.servers.len() > 1) {
+        diagnostics
+            .error(only.span, format!("{kind} '{name}' has servers beside the address of 'dispatch'"))
+            .hint("make it a 'server' line as well, with 'backup' if it is to be used last");
+    }
     missing_timeouts(proxy, kind, diagnostics);
     cache::order(draft, diagnostics);
     let proxy = &mut draft.proxy;

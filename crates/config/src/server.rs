@@ -480,6 +480,20 @@ pub(crate) fn server(draft: &mut Draft, args: &mut Args<'_>) -> Parsed {
     read
 }
 
+/// Parses `dispatch ADDRESS:PORT`: the only server of its section, which has no name and is not checked.
+pub(crate) fn dispatch(draft: &mut Draft, args: &mut Args<'_>) -> Parsed {
+    let word = args.word("an address with its port")?;
+    let (host, port) = address::server(args, word)?;
+    if !matches!(port, ServerPort::Fixed(_)) {
+        let message = format!("'{}' names no port: all connections go to one", word.text);
+        return args.wrong(word, message, "for instance 192.0.2.1:80");
+    }
+    let settings = ServerSettings::default();
+    let server = Server { name: Server::DISPATCH.into(), span: args.span, host, port, settings, template: None };
+    draft.push_server(server, word.span, args.around);
+    Ok(())
+}
+
 /// Parses `server-template PREFIX N|N-M ADDRESS SETTINGS...`.
 pub(crate) fn template(draft: &mut Draft, args: &mut Args<'_>) -> Parsed {
     let prefix = args.word("the beginning of the servers' names")?;

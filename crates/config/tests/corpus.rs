@@ -30,7 +30,6 @@ const INTENDED: &[(&str, bool, &str)] = &[
     ("ring-section", false, "logs are not kept in rings"),
     ("log-forward-section", false, "syslog is not forwarded"),
     ("fcgi-app-section", false, "FastCGI is not spoken"),
-    ("dispatch", false, "removed from HAProxy since; a server line says the same"),
     ("socks4", false, "SOCKS proxies are not spoken to"),
     ("resolvers-over-tcp", false, "name servers are asked over UDP only"),
     ("log-over-tcp", false, "logs are not sent over TCP"),

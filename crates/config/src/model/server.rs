@@ -54,6 +54,11 @@ pub struct Server {
     pub template: Option<u32>,
 }
 
+impl Server {
+    /// The name of what `dispatch` declares, as logs have it.
+    pub const DISPATCH: &str = "<NOSRV>";
+}
+
 /// The options of `server` and `default-server`.
 #[derive(Clone, Debug)]
 pub struct ServerSettings {

@@ -45,6 +45,7 @@ pub(super) const KEYWORDS: &[Entry] = &[
         Ok(())
     })
     .at(FRONT_ONLY),
+    Entry::new("dispatch", ONE, "The address of the only server, which has no name", server::dispatch).at(BACK_ONLY),
     Entry::new("server", at_least(2), "A server: its name, address and settings", server::server).at(BACK_ONLY),
     Entry::new("server-template", at_least(3), "Several servers that share one address or name", server::template)
         .at(BACK_ONLY),
