@@ -27,6 +27,7 @@ mod retry;
 pub(crate) mod service;
 pub(crate) mod state;
 mod stored;
+pub(crate) mod throttle;
 pub(crate) mod timeouts;
 mod transfer;
 

@@ -13,6 +13,7 @@ use crate::{
         finish,
         forward::Flow,
         state::{Exchange, Switched, Times},
+        throttle::Throttle,
         timeouts::{Patience, Side},
     },
     http1::connection,
@@ -199,6 +200,8 @@ async fn transfer(conn: &mut Conn, client: &mut Raw, x: &mut Exchange, server: &
         (patience.client, patience.server) = (Some(limit), Some(limit));
     }
     let (mut up, mut down) = (Flow::default(), Flow::default());
+    up.throttle(Throttle::of(&x.txn, false, &worker));
+    let mut is_down_limited = false;
     let mut inspection = Inspection::new(&worker, slot.backend().proxy);
     let mut shut_down = pin!(slot.server().shut_down());
     let ended = poll_fn(|cx| {
@@ -221,6 +224,9 @@ async fn transfer(conn: &mut Conn, client: &mut Raw, x: &mut Exchange, server: &
         }
         if matches!(passed, Poll::Ready(Inspected::Cut)) {
             (server.cut, up.done) = (true, true);
+        }
+        if passed.is_ready() && !std::mem::replace(&mut is_down_limited, true) {
+            down.throttle(Throttle::of(&x.txn, true, &worker));
         }
         if passed.is_ready()
             && !down.done

@@ -1,9 +1,10 @@
 //! What a rule can see when it runs, and what it can change.
 
 use crate::{
+    answer::Answer,
     facts::{ConnFacts, Now, ProxyFacts, ServerConnFacts, ServerFacts, World},
     log::LogFacts,
-    table::Tracking,
+    table::{Bandwidth, Tracking},
     userlist::Logins,
     vars::Store,
 };
@@ -50,6 +51,12 @@ pub struct Context<'a> {
 pub trait Render: std::fmt::Debug + Send + Sync {
     /// Appends the text to `out`.
     fn render(&self, ctx: &Context<'_>, out: &mut Vec<u8>);
+}
+
+/// Something that holds or does not: an ACL, for those who need not know how it is made.
+pub trait Decide: std::fmt::Debug + Send + Sync {
+    /// Whether it holds.
+    fn decide(&self, ctx: &Context<'_>) -> Answer;
 }
 
 impl Context<'_> {
@@ -169,6 +176,8 @@ pub struct Txn {
     pub timeout_server_ms: Option<u64>,
     /// `set-timeout tunnel`.
     pub timeout_tunnel_ms: Option<u64>,
+    /// `set-bandwidth-limit`.
+    pub bandwidth: Vec<Bandwidth>,
     /// `disable-l7-retry`.
     pub no_retry: bool,
     /// `strict-mode off`: for the request, and for the response.

@@ -4,6 +4,7 @@
 //! defaults say anything. Rules, ACLs, samples and log formats stay words ([`crate::Line`]), which `penstock-rules` compiles.
 //! Section and directive names follow HAProxy's configuration manual.
 
+mod bandwidth;
 mod bind;
 mod cache;
 mod compression;
@@ -17,6 +18,7 @@ mod server;
 mod service;
 mod tls;
 
+pub use bandwidth::*;
 pub use bind::*;
 pub use cache::*;
 pub use compression::*;

@@ -1,7 +1,7 @@
 //! `frontend`, `backend` and `listen` (manual chapter 4).
 
 use crate::{
-    model::{Bind, Compression, LogTarget, Options, Server, ServerSettings, Service, SourceAddress},
+    model::{BandwidthFilter, Bind, Compression, LogTarget, Options, Server, ServerSettings, Service, SourceAddress},
     span::{Line, Span, Spanned, Word},
 };
 use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::Duration};
@@ -206,6 +206,8 @@ pub struct Proxy {
     pub load_server_state: Option<String>,
     /// `server-state-file-name`; `None` for the backend's own name.
     pub server_state_file_name: Option<String>,
+    /// `filter bwlim-in` and `filter bwlim-out`.
+    pub bandwidth_filters: Vec<BandwidthFilter>,
     /// `compression`; `None` without such a line.
     pub compression: Option<Compression>,
     /// `filter cache`: the caches that it names.
@@ -288,6 +290,7 @@ impl Proxy {
             http_send_name_header: None,
             load_server_state: None,
             server_state_file_name: None,
+            bandwidth_filters: Vec::new(),
             compression: None,
             cache_filters: Vec::new(),
             service: None,

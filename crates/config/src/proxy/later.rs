@@ -32,8 +32,6 @@ pub(super) const KEYWORDS: &[Entry] = &[
         "Consults an agent by SPOP",
         "SPOE is not supported, and its verdicts must not be skipped in silence",
     ),
-    filter("filter bwlim-in", "Limits the bandwidth of uploads", "bandwidth is not limited"),
-    filter("filter bwlim-out", "Limits the bandwidth of downloads", "bandwidth is not limited"),
     filter("filter fcgi-app", "Talks to servers in FastCGI", "FastCGI is not spoken"),
     filter("filter opentracing", "Sends traces by OpenTracing", "OpenTracing is not supported"),
     Entry::refused(
@@ -41,13 +39,6 @@ pub(super) const KEYWORDS: &[Entry] = &[
         "The FastCGI application of the servers",
         "FastCGI is not spoken",
         "put a web server in between",
-    )
-    .at(BACK_ONLY),
-    Entry::refused(
-        "dispatch",
-        "Address of a single server without a name",
-        "HAProxy 3.3 removed it",
-        "write a 'server' line with the same address",
     )
     .at(BACK_ONLY),
     Entry::accepted("email-alert from", ONE, "Sender of email alerts", MAIL).spare(),

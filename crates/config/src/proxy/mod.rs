@@ -1,6 +1,7 @@
 //! `defaults`, `frontend`, `backend` and `listen` (manual chapter 4).
 
 mod balance;
+mod bandwidth;
 mod basics;
 mod compression;
 mod draft;
@@ -36,6 +37,7 @@ pub(crate) static TABLE: Table<Draft> = Table::new(
         health::KEYWORDS,
         log::KEYWORDS,
         stats::KEYWORDS,
+        bandwidth::KEYWORDS,
         compression::KEYWORDS,
         later::KEYWORDS,
     ],

@@ -9,6 +9,7 @@ use super::{
     forward::Flow,
     headers,
     resend::Ended,
+    throttle::Throttle,
     timeouts::{Patience, Side},
     transfer::{Transfer, finish_body, poll_body, skip_body, tunnel},
 };
@@ -75,6 +76,7 @@ pub(super) async fn answer(live: &mut Live<'_>, response: Answer<'_>) -> Result<
     }
     finish::as_soon_as(live);
     let mut response = Flow::new();
+    response.throttle(Throttle::of(&live.x.txn, true, worker));
     if live.x.txn.inspection.is_some() {
         response.drop_trailers();
     }

@@ -10,6 +10,7 @@ use super::{
     headers, invalid, redirect,
     resend::{Ended, is_repeatable, keep_body},
     respond,
+    throttle::Throttle,
     timeouts::{Awaited, Patience, Side},
 };
 use crate::{
@@ -203,6 +204,7 @@ pub(super) async fn forward(
     worker.pulse().enter(Stage::Forward);
     let mut patience = Patience::new(live.conn, live.x, proxy);
     let mut request = Flow::new();
+    request.throttle(Throttle::of(&live.x.txn, false, worker));
     let is_inspected = live.x.txn.inspection.is_some();
     if is_inspected {
         request.drop_trailers();

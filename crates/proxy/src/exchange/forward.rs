@@ -4,6 +4,7 @@
 use super::{
     encoding::Encoding,
     ends::{Body, End, Fault, Sink, Source},
+    throttle::{Throttle, Throttled},
 };
 use crate::{
     inspect::{Replay, Replayed},
@@ -45,6 +46,8 @@ pub(crate) struct Flow {
     drops_trailers: bool,
     /// Compresses what is read.
     encoding: Option<Box<Encoding>>,
+    /// Holds it back.
+    throttle: Option<Box<Throttle>>,
 }
 
 /// The beginning of a body.
@@ -144,6 +147,14 @@ impl Flow {
                         &mut replayed
                     }
                 };
+                let mut throttled;
+                let source: &mut dyn Source = match &mut self.throttle {
+                    None => source,
+                    Some(throttle) => {
+                        throttled = Throttled { throttle, source };
+                        &mut throttled
+                    }
+                };
                 let read = match &mut self.encoding {
                     None => source.poll_body(cx, buffer),
                     Some(encoding) => encoding.poll_body(cx, source, buffer),
@@ -152,7 +163,8 @@ impl Flow {
                     Poll::Pending if self.head_due => {}
                     Poll::Pending => {
                         self.give_back(buffers);
-                        self.waits_for = Waits::Source;
+                        let is_held = self.throttle.as_ref().is_some_and(|throttle| throttle.holds());
+                        self.waits_for = if is_held { Waits::Nothing } else { Waits::Source };
                         return Poll::Pending;
                     }
                     Poll::Ready(Ok(Body::More(_))) => {}
@@ -217,6 +229,10 @@ impl Flow {
     /// Compresses what is read from now on.
     pub fn encode(&mut self, encoding: Option<Box<Encoding>>) {
         self.encoding = encoding;
+    }
+    /// Reads no faster than this allows.
+    pub fn throttle(&mut self, throttle: Option<Box<Throttle>>) {
+        self.throttle = throttle;
     }
     /// The encoding, for another flow that continues this one.
     pub fn take_encoding(&mut self) -> Option<Box<Encoding>> {

@@ -6,6 +6,7 @@ use super::{
     finish,
     forward::{Broken, Flow, Waits},
     resend::Ended,
+    throttle::Throttle,
     timeouts::{Awaited, Patience, Side},
 };
 use crate::{
@@ -159,6 +160,8 @@ pub(super) async fn tunnel(
     finish::as_soon_as(live);
     up.give_back(&live.worker.buffers);
     let (mut up, mut down) = (Flow::new(), Flow::new());
+    up.throttle(Throttle::of(&live.x.txn, false, live.worker));
+    down.throttle(Throttle::of(&live.x.txn, true, live.worker));
     let limit = live.x.txn.timeout_tunnel_ms.map(Duration::from_millis).or(proxy.timeouts.tunnel);
     let mut patience = Patience::new(live.conn, live.x, proxy);
     if limit.is_some() {

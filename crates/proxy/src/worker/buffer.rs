@@ -104,6 +104,17 @@ impl Buffer {
         self.end += n;
         n
     }
+    /// Runs `fill` on the buffer with room for at most so many bytes.
+    pub fn within<R>(&mut self, room: usize, fill: impl FnOnce(&mut Buffer) -> R) -> R {
+        if room >= self.room() {
+            return fill(self);
+        }
+        let whole = self.block.len();
+        self.block.truncate(self.end + room + BEHIND);
+        let filled = fill(self);
+        self.block.resize(whole, 0);
+        filled
+    }
     /// The room after the data, to be written to before [`Buffer::filled`].
     pub fn vacant(&mut self) -> &mut [u8] {
         let end = self.end + self.room();

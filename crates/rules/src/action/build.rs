@@ -114,7 +114,7 @@ impl<'l> Build<'_, 'l, '_> {
     }
 
     /// The next word, which must exist and must not be the start of the condition.
-    fn next(&mut self, what: &str) -> Option<&'l Word> {
+    pub(super) fn next(&mut self, what: &str) -> Option<&'l Word> {
         match self.words.peek() {
             Some(word) if !matches!(word.text.as_str(), "if" | "unless") => self.words.next(),
             _ => {
@@ -173,7 +173,7 @@ impl<'l> Build<'_, 'l, '_> {
         }
     }
 
-    fn typed_expr(&mut self, wanted: Type) -> Option<Box<Expr>> {
+    pub(super) fn typed_expr(&mut self, wanted: Type) -> Option<Box<Expr>> {
         let word = self.words.peek();
         let expr = self.expr()?;
         if !expr.output().casts_to(wanted) {

@@ -1,6 +1,7 @@
 //! Actions: what a rule does when its condition holds.
 
 mod answers;
+mod bandwidth;
 mod build;
 mod effect;
 mod normalize;
@@ -30,6 +31,7 @@ use crate::{
     vars::{Condition, VarRef},
     verdict::{Reply, Verdict, Why},
 };
+use bandwidth::LimitBandwidth;
 use normalize::Normalizer;
 use penstock_config::{
     Span,
@@ -136,6 +138,7 @@ pub(crate) enum Action {
         which: Timeout,
         value: Milliseconds,
     },
+    Bandwidth(Box<LimitBandwidth>),
     Track {
         counter: usize,
         expr: Box<Expr>,
@@ -319,6 +322,7 @@ impl Action {
             Action::SetAddress { which, expr } => which.set(ctx, expr),
             Action::Priority { class, expr } => effect::prioritize(ctx, *class, expr),
             Action::Timeout { which, value } => effect::set_timeout(ctx, *which, value),
+            Action::Bandwidth(limit) => limit.run(ctx),
             Action::Track { counter, expr, table } => track(kind, ctx, *counter, expr, table),
             Action::AddGpc { counter, data, rate, index, value } => {
                 effect::add(ctx, *counter, [*data, *rate], *index, value)

@@ -81,8 +81,6 @@ impl ActionSpec {
     }
 }
 
-const BANDWIDTH: &str = "bandwidth is not limited yet";
-
 /// All actions.
 pub const ACTIONS: &[ActionSpec] = &[
     row("accept", TCP_ALL | HELLO, "", "Ends the list; the connection goes on.", |_| Some(Action::Accept)),
@@ -141,7 +139,13 @@ pub const ACTIONS: &[ActionSpec] = &[
     row("sc-set-gpt0", ALL, "(<sc>) {<int> | <expr>}", "Sets the first general purpose tag.", |b| b.set_gpt(true)),
     refused("send-spoe-group", TCP | TCP_RES | REQ | RES, "Sends messages to an agent.", "there are no SPOE agents"),
     row("service-chain", REQ, "<chain>", "Passes the message through the services of a chain.", |b| b.inspect()),
-    refused("set-bandwidth-limit", TCP | TCP_RES | REQ | RES, "Limits the bandwidth.", BANDWIDTH),
+    row(
+        "set-bandwidth-limit",
+        TCP | TCP_RES | REQ | RES,
+        "<filter> [limit {<size> | <expr>}] [period {<time> | <expr>}]",
+        "Limits the bandwidth by a filter.",
+        |b| b.bandwidth(),
+    ),
     row("set-bc-mark", TCP | REQ, "<mark>", "Marks packets to the server.", |b| b.number(0..=i64::from(u32::MAX)))
         .without_effect("packets are not marked"),
     row("set-bc-tos", TCP | REQ, "<tos>", "Sets the TOS of packets to the server.", |b| b.number(0..=255))

@@ -1,6 +1,7 @@
 //! Stick tables: what is remembered about an address, a cookie or any other key. Shared by all workers, bounded, and
 //! without a clock of their own.
 
+mod bandwidth;
 mod journal;
 mod names;
 mod rate;
@@ -11,6 +12,8 @@ mod store;
 mod tracking;
 mod view;
 
+pub use bandwidth::{Bandwidth, FilterId};
+pub(crate) use bandwidth::{Seen, Share};
 pub use schema::{Data, DataKind, MAX_ARRAY, Schema};
 pub use sharing::Stored;
 pub use spec::{TableError, TableSpec};

@@ -388,6 +388,11 @@ impl StickTable {
             .then(|| (column, column.at + index * each..column.at + (index + 1) * each))
     }
 
+    /// The period of a rate; 0 if it is not stored.
+    pub(super) fn period(&self, data: Data) -> Millis {
+        self.spec.schema.column(data).map_or(0, |column| column.period)
+    }
+
     /// A stored number, or a current rate; `None` if the table does not store it.
     pub fn value(&self, entry: &Entry, data: Data, index: usize, now: Millis) -> Option<u64> {
         let (column, slots) = self.slots(data, index)?;

@@ -1,0 +1,162 @@
+//! `set-bandwidth-limit`: puts a bandwidth filter in force.
+
+use super::{Action, Build, Outcome};
+use crate::{
+    context::Context,
+    expr::Expr,
+    hint,
+    keyword::Places,
+    link::Scope,
+    sample::Missing,
+    table::{Bandwidth, Data, FilterId, Millis, Seen, Share, StickTable},
+    value::Type,
+    words::{parse_size, parse_time_ms},
+};
+use penstock_config::model::BandwidthShare;
+use std::sync::Arc;
+
+/// The filter, and what the rule says of it.
+#[derive(Clone, Debug)]
+pub(crate) struct LimitBandwidth {
+    filter: FilterId,
+    download: bool,
+    min_size: u64,
+    limit: Amount,
+    share: ShareOf,
+}
+
+#[derive(Clone, Debug)]
+enum Amount {
+    Fixed(u64),
+    /// An expression, and what holds if it gives nothing.
+    Sample(Box<Expr>, u64),
+}
+
+#[derive(Clone, Debug)]
+enum ShareOf {
+    Own { period: Amount },
+    Entry { key: Box<Expr>, table: Arc<StickTable>, data: Data },
+}
+
+impl Amount {
+    fn eval(&self, ctx: &Context<'_>) -> Result<u64, Missing> {
+        match self {
+            Amount::Fixed(n) => Ok(*n),
+            Amount::Sample(expr, otherwise) => match expr.eval(ctx) {
+                Ok(value) => Ok(value.to_int().and_then(|n| u64::try_from(n).ok()).unwrap_or(*otherwise)),
+                Err(Missing::NotYet) => Err(Missing::NotYet),
+                Err(Missing::Absent) => Ok(*otherwise),
+            },
+        }
+    }
+}
+
+impl LimitBandwidth {
+    /// Puts the limit in force, in place of what an earlier rule has set by the same filter.
+    pub(super) fn run(&self, ctx: &mut Context<'_>) -> Outcome {
+        let found = self.limit.eval(ctx).and_then(|limit| Ok((limit, self.seen(ctx)?)));
+        match found {
+            Ok((limit, seen)) => {
+                let Self { filter, download, min_size, .. } = *self;
+                ctx.txn.bandwidth.retain(|other| other.filter != filter);
+                ctx.txn.bandwidth.push(Bandwidth { filter, download, limit, min_size, seen });
+                Outcome::Next
+            }
+            Err(Missing::NotYet) => Outcome::NotYet,
+            Err(Missing::Absent) => Outcome::Next,
+        }
+    }
+
+    fn seen(&self, ctx: &Context<'_>) -> Result<Seen, Missing> {
+        let now: Millis = ctx.now.mono;
+        match &self.share {
+            ShareOf::Own { period } => Ok(Seen::Own { rate: [now, 0, 0], period: period.eval(ctx)?.max(1) }),
+            ShareOf::Entry { key, table, data } => {
+                let entry = table.get_or_insert(key.eval(ctx)?, now).ok_or(Missing::Absent)?;
+                Ok(Seen::Shared(Arc::new(Share::new(Arc::clone(table), entry, *data))))
+            }
+        }
+    }
+}
+
+impl Build<'_, '_, '_> {
+    pub(crate) fn bandwidth(&mut self) -> Option<Action> {
+        let word = self.next("the name of a bandwidth filter")?;
+        let id = self.scope.proxy?;
+        let filters = &self.linker.config.proxies.get(id)?.bandwidth_filters;
+        let Some(place) = filters.iter().position(|filter| filter.name.value == word.text) else {
+            let near = hint::nearest(&word.text, filters.iter().map(|filter| filter.name.value.as_str()));
+            self.error(word.span, format!("the section has no bandwidth filter '{}'", word.text), near);
+            return None;
+        };
+        let filter = &filters[place];
+        let (mut limit, mut period) = (Amount::Fixed(filter.limit), None);
+        while let Some(word) = self.words.peek().filter(|word| matches!(word.text.as_str(), "limit" | "period")) {
+            self.words.next();
+            if !matches!(filter.share, BandwidthShare::Own(_)) {
+                let message = format!("'{}' is not for a filter with a key, whose limit all share", word.text);
+                self.error(word.span, message, None);
+                return None;
+            }
+            match (word.text.as_str(), &filter.share) {
+                ("limit", _) => limit = self.amount(parse_size, filter.limit)?,
+                (_, BandwidthShare::Own(usual)) => {
+                    period = Some(self.amount(parse_time_ms, usual.as_millis() as u64)?);
+                }
+                _ => {}
+            }
+        }
+        let share = match &filter.share {
+            BandwidthShare::Own(usual) => {
+                ShareOf::Own { period: period.unwrap_or(Amount::Fixed(usual.as_millis() as u64)) }
+            }
+            BandwidthShare::Entry { key, table } => {
+                let own = &self.linker.config.proxies.get(id)?.name;
+                let (name, span) = table.as_ref().map_or((own, word.span), |table| (&table.text, table.span));
+                let table = match self.linker.table(name, 0..name.len()) {
+                    Ok(table) => table,
+                    Err(problem) => {
+                        problem.report(span, name, self.diagnostics);
+                        return None;
+                    }
+                };
+                let data = if filter.download { Data::BytesOutRate } else { Data::BytesInRate };
+                if !table.spec.schema.has(data) {
+                    let message = format!("the stick table '{name}' does not store '{}'", data.name());
+                    self.error(span, message, Some(format!("add '{}(1s)' to what it stores", data.name())));
+                    return None;
+                }
+                let key_word = key.words.first()?;
+                let scope = Scope { place: self.scope.place.or(Places::REQUEST), ..self.scope };
+                match self.linker.expression_in(&key_word.text, 0, scope) {
+                    Ok((key, end)) if end == key_word.text.len() && key.output().casts_to(table.spec.key.sample()) => {
+                        ShareOf::Entry { key: Box::new(key), table, data }
+                    }
+                    Ok((key, _)) => {
+                        let wanted = table.spec.key.name();
+                        let message = format!("the key gives {}, and the table '{name}' has {wanted}", key.output());
+                        self.error(key_word.span, message, None);
+                        return None;
+                    }
+                    Err(problem) => {
+                        self.problem(key_word, problem);
+                        return None;
+                    }
+                }
+            }
+        };
+        let (download, min_size) = (filter.download, filter.min_size);
+        Some(Action::Bandwidth(Box::new(LimitBandwidth { filter: (id, place), download, min_size, limit, share })))
+    }
+
+    /// A size or a time, or an expression that gives one.
+    fn amount(&mut self, parse: fn(&str) -> Option<u64>, usual: u64) -> Option<Amount> {
+        match self.words.peek().and_then(|word| parse(&word.text)) {
+            Some(fixed) => {
+                self.words.next();
+                Some(Amount::Fixed(fixed))
+            }
+            None => Some(Amount::Sample(self.typed_expr(Type::Int)?, usual)),
+        }
+    }
+}
