@@ -16,7 +16,7 @@ pub enum Severity {
 /// One finding.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Diagnostic {
-    /// How serious it is.
+    /// How serious the finding is.
     pub severity: Severity,
     /// Where in the configuration the fault is; `None` when it concerns the whole (a limit, a missing section).
     pub span: Option<Span>,

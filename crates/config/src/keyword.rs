@@ -16,7 +16,7 @@ pub enum Support {
     Accepted(&'static str),
     /// The keyword is refused: a configuration that has it does not start.
     Refused {
-        /// Why it is refused.
+        /// Why the keyword is refused.
         why: &'static str,
         /// What to write instead.
         instead: &'static str,

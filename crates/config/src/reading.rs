@@ -71,7 +71,7 @@ struct Block {
     active: bool,
     /// Whether the lines around the block are active.
     outer: bool,
-    /// Whether its `.else` has been seen.
+    /// Whether the block's `.else` has been seen.
     otherwise: bool,
 }
 

@@ -56,7 +56,7 @@ pub enum CompressionAlgorithm {
 }
 
 impl CompressionAlgorithm {
-    /// All of them, by their names in the configuration.
+    /// All algorithms, by their names in the configuration.
     pub const NAMED: &[(&'static str, CompressionAlgorithm)] = &[
         ("identity", CompressionAlgorithm::Identity),
         ("gzip", CompressionAlgorithm::Gzip),

@@ -212,7 +212,7 @@ pub struct Proxy {
     pub compression: Option<Compression>,
     /// `filter cache`: the caches that it names.
     pub cache_filters: Vec<Spanned<String>>,
-    /// What makes it a `service`; `None` for a backend.
+    /// The settings that make a backend a `service`; `None` for an ordinary one.
     pub service: Option<Box<Service>>,
 }
 
