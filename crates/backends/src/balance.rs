@@ -31,13 +31,13 @@ pub struct Member {
     pub minconn: u32,
     /// `maxqueue`; 0 for no limit.
     pub maxqueue: u32,
-    /// How many requests it is serving.
+    /// How many requests the server is serving.
     pub served: u32,
-    /// How many requests wait for it.
+    /// How many requests wait for the server.
     pub queued: u32,
     /// The progress of the server's slow start; `None` when it is not in one.
     pub ramp: Option<Ramp>,
-    /// Whether its state lets it take requests.
+    /// Whether the server's state lets it take requests.
     ready: bool,
     /// The server's effective weight, scaled as the algorithm needs it; 0 if the server has no weight.
     eweight: u32,

@@ -121,12 +121,12 @@ impl<E> Queues<E> {
 }
 
 impl<E> Queued<E> {
-    /// The server it waits for, if it waits for a particular one.
+    /// The server that the request waits for, if it waits for a particular one.
     pub fn server(&self) -> Option<usize> {
         self.server
     }
 
-    /// How many requests were before it when it joined.
+    /// How many requests were ahead of this one when it joined the queue.
     pub fn ahead(&self) -> u32 {
         self.ahead
     }

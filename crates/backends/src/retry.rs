@@ -75,7 +75,7 @@ const ATTEMPT_PAUSE: Duration = Duration::from_secs(1);
 pub struct Attempts {
     /// Failures so far.
     failures: u32,
-    /// Whether persistence selects its server, and no failure has undone that.
+    /// Whether persistence selects the request's server, and no failure has undone that.
     bound: bool,
     /// Whether `force-persist` applies: it stays with its server whatever happens.
     forced: bool,

@@ -72,7 +72,7 @@ impl Claim {
 /// A connection that a request might use.
 #[derive(Clone, Copy, Debug)]
 pub struct Offer {
-    /// How many exchanges it has completed.
+    /// How many exchanges the connection has completed.
     pub carried: u64,
     /// The client of the first exchange running on it, if there is one. Always `None` for HTTP/1.
     pub running: Option<Session>,

@@ -81,7 +81,7 @@ pub struct Changes {
     pub last_change: Duration,
     /// Total time without a server.
     pub down_time: Duration,
-    /// How many times it went down.
+    /// How many times the backend went down.
     pub down_transitions: u64,
 }
 
@@ -108,9 +108,9 @@ pub struct Server<E = ()> {
     /// Whether other parts of the configuration refer to it, so that it cannot be removed.
     pinned: AtomicBool,
     removed: AtomicBool,
-    /// Whether its health is checked, provided its line has `check`.
+    /// Whether the server's health is checked, provided its line has `check`.
     checked: AtomicBool,
-    /// Whether its agent is asked, provided its line has `agent-check`.
+    /// Whether the server's agent is asked, provided its line has `agent-check`.
     asked: AtomicBool,
     /// Whether new connections to the server use TLS, provided that TLS is prepared.
     encrypted: AtomicBool,
@@ -274,12 +274,12 @@ impl<E> Server<E> {
         self.pinned.store(true, Relaxed);
     }
 
-    /// Whether its health is to be checked.
+    /// Whether the server's health is to be checked.
     pub fn is_checked(&self) -> bool {
         self.checked.load(Relaxed)
     }
 
-    /// Whether its agent is to be asked.
+    /// Whether the server's agent is to be asked.
     pub fn is_asked(&self) -> bool {
         self.asked.load(Relaxed)
     }
@@ -320,17 +320,17 @@ impl<E> Server<E> {
         self.usable.load(Relaxed)
     }
 
-    /// Whether its address or its use of TLS has changed from that of a connection.
+    /// Whether the server's address or its use of TLS has changed from that of a connection.
     pub fn has_left(&self, key: &Key) -> bool {
         self.endpoint.load().excludes(&key.target) || self.is_encrypted() != key.encrypted
     }
 
-    /// How many requests it is serving.
+    /// How many requests the server is serving.
     pub fn served(&self) -> u32 {
         self.served.load(Relaxed)
     }
 
-    /// How many requests wait for it.
+    /// How many requests wait for the server.
     pub fn queued(&self) -> u32 {
         self.queued.load(Relaxed)
     }
@@ -345,12 +345,12 @@ impl<E> Server<E> {
         self.queued_max.load(Relaxed)
     }
 
-    /// Returns when its sessions have to end. To be created before the session's first await.
+    /// Completes when the server's sessions have to end. To be created before the session's first await.
     pub fn shut_down(&self) -> tokio::sync::futures::Notified<'_> {
         self.shutdown.notified()
     }
 
-    /// Why its sessions were last ended.
+    /// Why the server's sessions were last ended.
     pub fn shut_reason(&self) -> Shutdown {
         let all = [Shutdown::Down, Shutdown::Up, Shutdown::Operator];
         let stored = self.shut_reason.load(Relaxed);
@@ -422,7 +422,7 @@ impl<E> Backends<E> {
         self.by_proxy.iter().flatten()
     }
 
-    /// When they were created, which is the origin of their times.
+    /// The time at which the backends were created, from which their times are counted.
     pub fn started(&self) -> Instant {
         self.started
     }

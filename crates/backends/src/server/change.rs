@@ -34,19 +34,19 @@ pub enum Command {
     Drain,
     /// Go out of service, without checks.
     Maint,
-    /// Set its weight, 0 to 256.
+    /// Set the server's weight, 0 to 256.
     Weight(u32),
-    /// Treat its check as passed.
+    /// Treat the server's check as passed.
     HealthUp,
-    /// Treat its check as failed.
+    /// Treat the server's check as failed.
     HealthDown,
-    /// Treat its check as conditionally passed.
+    /// Treat the server's check as conditionally passed.
     HealthStopping,
-    /// Treat its agent as having said that it is up.
+    /// Treat the server's agent as having said that the server is up.
     AgentUp,
-    /// Treat its agent as having said that it is down.
+    /// Treat the server's agent as having said that the server is down.
     AgentDown,
-    /// End its sessions.
+    /// End the server's sessions.
     ShutdownSessions,
 }
 

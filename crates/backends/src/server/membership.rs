@@ -8,7 +8,7 @@ use std::time::Instant;
 /// Why a server could not be added.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AddError {
-    /// There is no such backend, or it is disabled.
+    /// No such backend exists, or it is disabled.
     NoBackend,
     /// The algorithm's table is fixed by the configuration.
     Static,

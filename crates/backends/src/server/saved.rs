@@ -26,7 +26,7 @@ pub struct SavedServer {
     weight: u32,
     /// The server's weight in the configuration of the process that wrote the file.
     configured_weight: u32,
-    /// How long it had been in its state.
+    /// How long the server had been in its state.
     age: Duration,
     /// Whether the server's check was configured, but switched off.
     check_is_off: bool,

@@ -125,21 +125,21 @@ pub struct Status {
     pub weight: u32,
     /// The server's health check; `None` if it has none.
     pub check: Option<Check>,
-    /// What its agent says, if it has one. One answer suffices to take it down or bring it up.
+    /// What the server's agent says, if it has one. One answer suffices to take the server down or bring it up.
     pub agent: Option<Agent>,
     /// Time of the last change, since start.
     pub last_change: Duration,
-    /// How long it had been in the state that it started with, where another process left that.
+    /// How long the server had been in the state that it started with, if another process left that.
     pub age_at_start: Duration,
-    /// Total time it was down before the last change.
+    /// Total time that the server was down before the last change.
     pub down_time: Duration,
-    /// How many times it went down.
+    /// How many times the server went down.
     pub down_transitions: u64,
     /// Requests that the algorithm assigned to it.
     pub lb_total: u64,
-    /// Errors in a row seen in its traffic.
+    /// Errors in a row seen in the server's traffic.
     pub consecutive_errors: u32,
-    /// Errors seen in its traffic that counted against it.
+    /// Errors seen in the server's traffic that counted against it.
     pub failed_observations: u64,
 }
 

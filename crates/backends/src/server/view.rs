@@ -19,7 +19,7 @@ pub struct ServerView {
 pub struct BackendView {
     /// Counts and weights of its servers.
     pub totals: Totals,
-    /// When and how often it went down.
+    /// When and how often the backend went down.
     pub changes: Changes,
     /// Requests that the algorithm assigned.
     pub lb_total: u64,
