@@ -8,7 +8,7 @@ pub use penstock_backends::server::*;
 
 /// What the data plane stores with each server, for as long as the server exists.
 pub struct Parts {
-    /// What rules can see of it.
+    /// What rules can see of the server.
     pub(crate) facts: ServerFacts,
     /// The expression of `sni`.
     pub(crate) sni: Option<Expr>,

@@ -187,7 +187,7 @@ pub(super) enum Head {
     ClientFault(Fault),
     Timeout(Side),
     Gone,
-    /// There is no memory for it.
+    /// There is no memory for the head.
     Memory(NoMemory),
 }
 

@@ -15,7 +15,7 @@ use std::{
 
 /// The encoding of one body.
 pub(crate) struct Encoding {
-    /// Present until it is dropped.
+    /// The encoder; `None` only while the encoding is dropped.
     encoder: Option<Encoder>,
     worker: Rc<Worker>,
     own: Rc<Own>,
@@ -26,7 +26,7 @@ pub(crate) struct Encoding {
     unflushed: usize,
     /// How the source failed: reported once what it sent before has been handed out.
     fault: Option<Fault>,
-    /// Whose counters count it, by places in the configuration: a frontend, and a backend. `None` for a request.
+    /// The frontend and backend whose counters count the body, by places in the configuration. `None` for a request.
     counted: Option<(ProxyId, Option<ProxyId>)>,
 }
 

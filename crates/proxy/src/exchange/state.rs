@@ -35,11 +35,11 @@ pub(crate) struct Exchange {
     pub response_complete: bool,
     /// The length of the response's body, if its head gave one.
     pub response_announced: Option<u64>,
-    /// What is compressed of it.
+    /// What is compressed of the exchange.
     pub compressed: Compressed,
-    /// What caches have to do with it.
+    /// What caches have to do with the exchange.
     pub caching: Option<Box<Caching>>,
-    /// What services have left of its bodies.
+    /// What services have left of the exchange's bodies.
     pub inspected: Inspected,
     /// The size of the `100 Continue` and early hints that were sent from here, for the log.
     pub continued: u64,

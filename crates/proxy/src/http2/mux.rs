@@ -38,15 +38,15 @@ pub(crate) struct Mux {
     pub(super) send: SendRequest<Bytes>,
     pub(super) scheme: &'static str,
     facts: ServerConnFacts,
-    /// Exchanges running on it.
+    /// Exchanges running on the connection.
     open: Cell<usize>,
-    /// The client of the first of them.
+    /// The client of the first exchange that is running.
     holder: Cell<Session>,
-    /// Exchanges started on it so far.
+    /// Exchanges started on the connection so far.
     begun: Cell<u64>,
-    /// Exchanges completed on it so far.
+    /// Exchanges completed on the connection so far.
     uses: Cell<u64>,
-    /// When its last exchange ended.
+    /// When the last exchange ended.
     since: Cell<Instant>,
     closed: Rc<Cell<bool>>,
     /// Exchanges in a row that ended without a response.
@@ -151,11 +151,11 @@ impl Mux {
         }
         self.send.is_extended_connect_protocol_enabled()
     }
-    /// Whether further exchanges may start on it, now or later.
+    /// Whether further exchanges may start on the connection, now or later.
     pub fn is_open(&self) -> bool {
         !self.closed.get() && self.unanswered.get() < UNANSWERED_MAX
     }
-    /// Exchanges started on it so far.
+    /// Exchanges started on the connection so far.
     pub fn begun(&self) -> u64 {
         self.begun.get()
     }

@@ -52,9 +52,9 @@ struct End {
 /// What to do with a frame.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
-    /// Leave it to h2.
+    /// Leave the frame to h2.
     Pass,
-    /// Wait: its payload decides, and has not arrived yet.
+    /// Wait: the frame's payload decides, and has not arrived yet.
     Unread,
     /// Make h2 reset the stream, and then give it the frame, which it ignores.
     Reset(Reason),

@@ -76,7 +76,7 @@ impl Failure {
 pub(super) enum Asked {
     /// The message goes on as it is.
     Unmodified { threat: Option<Vec<u8>> },
-    /// Another takes its place.
+    /// Another message takes the place of this one.
     Modified { by: Box<Modified>, threat: Option<Vec<u8>> },
     /// The body is longer than what is kept for the service.
     TooLong,

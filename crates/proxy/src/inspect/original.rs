@@ -142,7 +142,7 @@ impl<'a, 'b> Original<'a, 'b> {
             None => Err(Broken::Late),
         }
     }
-    /// How long its sender may be silent.
+    /// How long the body's sender may be silent; `None` for no limit.
     pub fn patience(&self, live: &Live<'_>) -> Option<Duration> {
         match self.ahead {
             None => live.conn.proxy().timeouts.client,

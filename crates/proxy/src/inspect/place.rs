@@ -20,7 +20,7 @@ pub(super) struct Place {
     pub stream: Stream,
     pub server: Arc<Server>,
     pub key: Key,
-    /// How many requests it has carried.
+    /// How many requests the connection has carried.
     pub uses: u64,
     _slot: Slot,
 }

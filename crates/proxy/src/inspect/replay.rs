@@ -35,7 +35,7 @@ impl Inspected {
 #[derive(Clone)]
 pub(crate) struct Replay {
     pub pieces: Rc<Pieces>,
-    /// What they take, returned with the last of them.
+    /// The memory that the pieces take, returned with the last of them.
     pub _loan: Rc<Loan>,
     pub complete: bool,
     pub at: u64,

@@ -19,7 +19,7 @@ use tokio::{
 #[derive(Default)]
 struct Pipe {
     bytes: VecDeque<u8>,
-    /// How many bytes it holds at most.
+    /// How many bytes the direction holds at most.
     capacity: usize,
     /// How many bytes have been read.
     moved: usize,
@@ -28,7 +28,7 @@ struct Pipe {
     ended: bool,
     /// Whether the direction ended with a reset.
     reset: bool,
-    /// Whether its reader is gone.
+    /// Whether the reader is gone.
     gone: bool,
     reader: Option<Waker>,
     writer: Option<Waker>,

@@ -27,7 +27,7 @@ pub struct BadMessage {
     pub source: Option<SocketAddr>,
     /// The listener's id.
     pub listener_id: u32,
-    /// What is wrong with it.
+    /// What is wrong with the message.
     pub why: String,
     /// The bytes that were read, at most one buffer.
     pub bytes: Vec<u8>,

@@ -232,7 +232,7 @@ counters! {
     intercepted,
     /// Bytes that were compressed: `comp_in`.
     compressed_in,
-    /// What they were compressed to: `comp_out`.
+    /// Bytes that compression produced: `comp_out`.
     compressed_out,
     /// Bytes that were to be compressed and passed as they were: `comp_byp`.
     compression_bypassed,

@@ -137,7 +137,7 @@ fn share(part: u64, of: u64) -> Option<f64> {
 }
 
 impl Metric {
-    /// Whether several values are summarised by their highest rather than their mean.
+    /// Whether several values are summarised by the highest rather than the mean.
     fn is_peak(self) -> bool {
         matches!(self, Metric::WaitP99 | Metric::ResponseP99)
     }

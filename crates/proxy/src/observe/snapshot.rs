@@ -191,15 +191,15 @@ pub struct Upstream {
     pub active: u32,
     /// Number of backup servers; for a server 1 or 0.
     pub backup: u32,
-    /// How long it has been in its state.
+    /// How long the server or backend has been in its state.
     pub since: Duration,
-    /// Total time it was down.
+    /// Total time that the server or backend was down.
     pub down_time: Duration,
     /// Whether the server or backend is down, so that `down_time` grows.
     pub down: bool,
-    /// How often it went down.
+    /// How often the server or backend went down.
     pub down_transitions: u64,
-    /// Requests that the balance algorithm assigned to it.
+    /// Requests that the balance algorithm assigned to the server or backend.
     pub lb_total: u64,
 }
 
@@ -210,9 +210,9 @@ pub struct ServerRow {
     pub status: Status,
     /// The state of the server that determines its own: itself, unless it tracks another.
     pub reference: Status,
-    /// The server that it tracks, as `backend/server`.
+    /// The server that this one tracks, as `backend/server`.
     pub tracked: Option<String>,
-    /// The percentage that its slow start has reached.
+    /// The percentage that the server's slow start has reached.
     pub throttle: Option<u32>,
     /// The server's address.
     pub address: Option<String>,

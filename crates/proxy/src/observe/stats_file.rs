@@ -35,7 +35,7 @@ macro_rules! totals {
     };
 }
 
-/// HAProxy's columns first, then those that it ignores.
+/// HAProxy's columns first, then columns that it ignores.
 const COMMON: &[Column] = totals! {
     "stot": sessions,
     "bin": bytes_in,

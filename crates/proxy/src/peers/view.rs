@@ -57,9 +57,9 @@ pub struct PeerView {
 pub struct SharedTableView {
     /// The table's name.
     pub name: String,
-    /// Our number of it.
+    /// Our number of the table.
     pub local_id: usize,
-    /// The peer's number of it, 0 if it has none.
+    /// The peer's number of the table, 0 if it has none.
     pub remote_id: u64,
     /// The types of data that the peer sends, as bits.
     pub remote_data: u64,

@@ -6,15 +6,15 @@ use std::{sync::atomic::Ordering::Relaxed, time::Duration};
 /// A worker at one moment.
 #[derive(Clone, Debug)]
 pub struct WorkerView {
-    /// The kernel's id of its thread; 0 once it has ended.
+    /// The kernel's id of the worker's thread; 0 once that has ended.
     pub thread: i32,
-    /// CPU time that it has used, if the system reports it.
+    /// CPU time that the worker has used, if the system reports it.
     pub cpu: Option<Duration>,
     /// Number of task turns so far.
     pub turns: u64,
     /// Number of turns that used up their whole budget.
     pub turns_spent: u64,
-    /// Number of its current connections.
+    /// Number of the worker's current connections.
     pub connections: u32,
     /// Whether the worker is in a turn.
     pub working: bool,
@@ -22,7 +22,7 @@ pub struct WorkerView {
     pub whose: String,
     /// What the worker is doing, or did last, in words.
     pub doing: &'static str,
-    /// Statistics of its crypto engine.
+    /// Statistics of the worker's crypto engine.
     pub engine: crate::engine::Report,
 }
 

@@ -62,7 +62,7 @@ pub(crate) struct Memory {
     measured: AtomicI64,
     /// Bytes that may still be taken: `measured`, less what was taken since and not returned.
     room: AtomicI64,
-    /// What connections and streams are expected to take, while they last; off by those from before there was a limit.
+    /// Bytes that connections and streams are expected to take while they last; off by those from before there was a limit.
     promised: AtomicI64,
     /// 0 if there is no limit.
     margin: AtomicI64,
@@ -162,7 +162,7 @@ impl Memory {
 /// What is lent to a connection besides buffers; returned when it ends.
 #[derive(Debug, Default)]
 pub(crate) struct Loan {
-    /// Without it, whatever is asked for is lent.
+    /// The memory in which the loan counts; before it is set, whatever is asked for is lent.
     memory: OnceCell<Arc<Memory>>,
     bytes: Cell<usize>,
     /// Whether the loan is for memory that will be taken later, rather than at once.

@@ -87,7 +87,7 @@ fn stuck(shared: &Shared, id: usize, thread: i32, pulse: &Pulse, spent: Duration
     std::process::abort()
 }
 
-/// Whose turn it is, described by the names in the configuration.
+/// The owner of a turn, described by the names in the configuration.
 pub(crate) fn named(config: &Config, who: Who) -> String {
     let bind = |proxy: ProxyId, bind: usize| match config.proxies.get(proxy) {
         Some(conf) => {

@@ -62,7 +62,7 @@ pub(crate) fn from_client(x: &mut Exchange, proxy: &Proxy, pool: &Backend, rules
 /// What to do with a cookie.
 enum Fate {
     Kept,
-    /// Keep it without this many bytes at the start of its value.
+    /// Keep the cookie without this many bytes at the start of its value.
     Shortened(usize),
     Removed,
 }

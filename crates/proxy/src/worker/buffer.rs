@@ -29,7 +29,7 @@ impl Buffer {
     pub fn none() -> Self {
         Buffer { block: Vec::new(), start: 0, end: 0 }
     }
-    /// How many bytes it can hold.
+    /// How many bytes the buffer can hold.
     pub fn capacity(&self) -> usize {
         self.block.len().saturating_sub(FRONT + BEHIND)
     }

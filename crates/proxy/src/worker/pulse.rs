@@ -14,7 +14,7 @@ pub(crate) struct Pulse {
     thread: AtomicI32,
     /// How many times a turn has begun or ended: odd during a turn.
     steps: AtomicU64,
-    /// Whose turn it is: a packed [`Who`].
+    /// The owner of the turn: a packed [`Who`].
     who: [AtomicU64; 4],
     /// What the worker is doing: a [`Stage`].
     stage: AtomicU8,
@@ -114,7 +114,7 @@ impl Pulse {
         let line = word as u32;
         (line != 0).then(|| (kind, Span { file, line, ..Span::default() }))
     }
-    /// Whose turn it is, or was last.
+    /// The owner of the current turn, or of the last one.
     pub fn whose(&self) -> Who {
         Who::unpack(self.who.each_ref().map(|word| word.load(Ordering::Relaxed)))
     }

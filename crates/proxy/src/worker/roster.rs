@@ -23,7 +23,7 @@ pub struct SessionView {
     pub serial: u32,
     /// The session's worker, counted from 0.
     pub worker: usize,
-    /// Index of its frontend in the configuration.
+    /// Index of the session's frontend in the configuration.
     pub frontend: ProxyId,
     /// Index of the `bind` line in the frontend.
     pub bind: usize,
@@ -33,11 +33,11 @@ pub struct SessionView {
     pub listener_id: u32,
     /// The address that the client connected to.
     pub destination: Option<SocketAddr>,
-    /// When its connection was accepted, in µs since 1970.
+    /// When the session's connection was accepted, in µs since 1970.
     pub accepted_unix_us: u64,
-    /// Time since it began.
+    /// Time since the session began.
     pub age: Duration,
-    /// Index of its backend in the configuration, once one is chosen.
+    /// Index of the session's backend in the configuration, once one is chosen.
     pub backend: Option<ProxyId>,
     /// The session's server, once one is chosen.
     pub server: Option<ServerRef>,

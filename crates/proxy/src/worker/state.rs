@@ -33,7 +33,7 @@ pub(crate) struct Worker {
     pub clock: Clock,
     pub buffers: Buffers,
     pub encoders: Encoders,
-    /// How many of its tasks use up their turns.
+    /// How many of the worker's tasks use up their turns.
     pub rounds: Rounds,
     exchanges: Unused,
     /// The worker's sessions, as an operator lists and ends them.
