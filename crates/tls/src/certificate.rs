@@ -424,7 +424,7 @@ pub(crate) fn private_key(sections: &mut [(SectionKind, Vec<u8>)]) -> Option<Vec
     first
 }
 
-/// PKCS#8 says so in its label, OpenSSL's older form in a header line of the section.
+/// Whether a PEM file has an encrypted key: PKCS#8 says so in its label, OpenSSL's older form in a header line.
 pub(crate) fn is_encrypted(pem: &[u8]) -> bool {
     let text = String::from_utf8_lossy(pem);
     text.contains("BEGIN ENCRYPTED PRIVATE KEY") || text.contains("Proc-Type: 4,ENCRYPTED")

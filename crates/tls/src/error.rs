@@ -37,7 +37,7 @@ pub enum HandshakeError {
 }
 
 impl HandshakeError {
-    /// HAProxy's sentence for it, as in `fc_err_str` and the log's error line.
+    /// HAProxy's sentence for the error, as in `fc_err_str` and the log's error line.
     pub fn message(&self) -> &'static str {
         match self {
             HandshakeError::Empty => "Connection closed during SSL handshake",
@@ -51,7 +51,7 @@ impl HandshakeError {
         }
     }
 
-    /// HAProxy's number for it (`fc_err`).
+    /// HAProxy's number for the error (`fc_err`).
     pub fn code(&self) -> u32 {
         match self {
             HandshakeError::Empty => 24,

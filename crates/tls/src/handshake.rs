@@ -71,11 +71,11 @@ impl Flight {
 
 /// The resources of its worker that a handshake holds.
 pub(crate) struct Opening {
-    /// Counts it among the worker's connections.
+    /// Counts the handshake among the worker's connections.
     pub presence: InProgress,
-    /// Permission to compute its first flight, if it needed one.
+    /// Permission to compute the first flight, if one was needed.
     pub permit: Option<Permit>,
-    /// The share that its operations belong to while several wait.
+    /// The share that the handshake's operations belong to while several wait.
     pub share: Share,
 }
 

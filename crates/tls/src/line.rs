@@ -188,7 +188,7 @@ struct Line {
 #[derive(Default)]
 struct Waiting {
     called: Cell<bool>,
-    /// Whether its permit has been taken.
+    /// Whether the handshake's permit has been taken.
     entered: Cell<bool>,
     gone: Cell<bool>,
     waker: RefCell<Option<Waker>>,

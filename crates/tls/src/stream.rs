@@ -39,7 +39,7 @@ pub struct TlsStream<S> {
     unsent: Output,
     /// Whether the socket refused part of `unsent`, which then has to be sent first, alone.
     backlogged: bool,
-    /// Whether only tickets are unsent, and they have not waited yet.
+    /// Whether nothing but tickets is unsent, and they have not waited yet.
     tickets_may_wait: bool,
     read_end: End,
     sent_close: bool,

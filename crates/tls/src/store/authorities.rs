@@ -26,7 +26,7 @@ pub enum AuthorityKind {
 }
 
 impl AuthorityKind {
-    /// HAProxy's word for it in messages.
+    /// HAProxy's word for the kind in messages.
     pub fn word(self) -> &'static str {
         match self {
             AuthorityKind::Ca => "CA",

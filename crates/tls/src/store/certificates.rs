@@ -28,7 +28,7 @@ pub enum Status {
 }
 
 impl Status {
-    /// HAProxy's word for it.
+    /// HAProxy's word for the status.
     pub fn word(self) -> &'static str {
         match self {
             Status::Used => "Used",

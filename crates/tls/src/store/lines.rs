@@ -78,7 +78,7 @@ pub(super) struct Wanted {
     pub filters: Vec<String>,
     pub excluded: Vec<String>,
     pub span: Span,
-    /// File and line of its entry in a list.
+    /// File and line of the certificate's entry in a list.
     pub origin: Option<String>,
     pub group: u64,
 }
