@@ -16,11 +16,11 @@ pub const TURN_BOUNDS: [u64; 9] = [50, 100, 150, 200, 250, 300, 400, 500, 1000];
 pub struct ClassCounters {
     /// Operations submitted.
     pub ops: u64,
-    /// Of those, computed natively without waiting.
+    /// Operations computed natively without waiting.
     pub inline: u64,
-    /// Of those, computed natively because their batch was too small when it closed.
+    /// Operations computed natively because their batch was too small when it closed.
     pub few: u64,
-    /// Of those, answered at once from results computed ahead.
+    /// Operations answered at once from results computed ahead.
     pub at_hand: u64,
     /// Batches given to an engine.
     pub batches: u64,
@@ -28,7 +28,7 @@ pub struct ClassCounters {
     pub fill: [u64; FILL_BUCKETS],
     /// Histogram of the times from submission to answer.
     pub wait: [u64; WAIT_BUCKETS],
-    /// Sum of those times, µs.
+    /// Sum of the times from submission to answer, µs.
     pub wait_us: u64,
     /// Answers that failed their check.
     pub wrong: u64,

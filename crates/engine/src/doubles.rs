@@ -23,7 +23,7 @@ pub enum Manner {
     Never,
     /// With an error, for everything.
     Failing,
-    /// Never: it has no room for any operation.
+    /// Never: the engine has no room for any operation.
     Full,
 }
 

@@ -68,9 +68,10 @@ struct Pending {
     id: OpId,
     op: Rc<Op>,
     since: Instant,
-    /// Work that was in progress when it was submitted.
+    /// Work that was in progress when the operation was submitted.
     behind: u32,
-    /// Which of its requests are still to be submitted: the only one or that for the base point, and that for the peer's point.
+    /// Which of the operation's requests are still to be submitted: the only one or that for the base point, and that for the
+    /// peer's point.
     unsubmitted: [bool; 2],
     /// Requests without an answer.
     missing: u8,

@@ -122,8 +122,8 @@ impl Hardware {
         self.can[class as usize]
     }
 
-    /// Whether giving it operations of a class costs the processor clearly less than computing them. Compares an operation's share of
-    /// a call to the lanes, or the library's time, with the check of the answer and the cost of a request.
+    /// Whether giving the device operations of a class costs the processor clearly less than computing them. Compares an
+    /// operation's share of a call to the lanes, or the library's time, with the check of the answer and the cost of a request.
     pub fn pays(&self, class: Class, costs: &Costs, lanes: Lanes) -> bool {
         /// Writing and reading numbers, a call and its callback: some microseconds.
         const WAY: Duration = Duration::from_micros(6);

@@ -48,7 +48,7 @@ impl Long {
         Long { cost: of.call(batch.len()) * passes, batch, stage: Progress::Waiting }
     }
 
-    /// Whether its answers have been taken.
+    /// Whether the batch's answers have been taken.
     pub fn is_done(&self) -> bool {
         matches!(self.stage, Progress::Done)
     }
