@@ -99,7 +99,7 @@ impl Condition {
         self.alternatives.is_empty()
     }
 
-    /// Whether everything that it looks at is available in `place`.
+    /// Whether everything that the condition looks at is available in `place`.
     pub(crate) fn is_known_at(&self, place: Places) -> bool {
         let terms = self.alternatives.iter().flatten();
         terms.flat_map(|term| &term.acl.tests).all(|test| test.expr.places.meets(place))

@@ -95,7 +95,7 @@ pub struct Buffered<'a> {
     /// Whether no more will come before the decision: the stream has ended, the buffer is full or the inspection delay
     /// is over.
     pub complete: bool,
-    /// Whether they are those of the connection and not of the body of a message.
+    /// Whether the bytes are those of the connection and not of the body of a message.
     pub raw: bool,
     /// The announced length of an HTTP body, if there was one.
     pub announced: Option<u64>,

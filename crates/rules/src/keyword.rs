@@ -272,7 +272,7 @@ impl Places {
     pub const fn or(self, other: Places) -> Places {
         Places(self.0 | other.0)
     }
-    /// Whether they have a place in common.
+    /// Whether the two sets have a place in common.
     pub const fn meets(self, other: Places) -> bool {
         self.0 & other.0 != 0
     }

@@ -29,10 +29,10 @@ pub struct Regex(Arc<Compiled>);
 #[derive(Debug)]
 struct Compiled {
     regex: bytes::Regex,
-    /// The number of states that its counted repetitions expand to, if there are many: see [`Regex::charge`].
+    /// The number of states that the counted repetitions expand to, if there are many: see [`Regex::charge`].
     unfolded: usize,
     ignore_case: bool,
-    /// For replacing all matches in long texts: finds where they end, and what their groups are. Built when first
+    /// Finds where matches end, and what their groups are, to replace all matches in long texts. Built when first
     /// needed.
     ends: OnceLock<Option<DFA>>,
     grouping: OnceLock<Option<meta::Regex>>,

@@ -18,9 +18,9 @@ use std::sync::{Arc, LazyLock};
 pub struct Counter {
     /// The operation on the entry.
     op: Op,
-    /// Which entry it concerns.
+    /// Which entry the fetch concerns.
     source: Source,
-    /// Whether its first argument is an index into an array.
+    /// Whether the fetch's first argument is an index into an array.
     indexed: bool,
 }
 

@@ -39,7 +39,7 @@ pub struct LogFacts {
     pub bytes_read: u64,
     /// Bytes received from the client.
     pub bytes_uploaded: u64,
-    /// Which side ended it, and at what stage.
+    /// Which side ended the request or session, and at what stage.
     pub termination: Termination,
     /// Two flags for the persistence cookie: what the client sent, and what was done with it; `--` if none is
     /// configured.

@@ -8,7 +8,7 @@ pub struct Termination(pub By, pub During);
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u8)]
 pub enum By {
-    /// Nothing: it ended normally.
+    /// Nothing: the session ended normally.
     #[default]
     Nobody = b'-',
     /// The client closed or failed.
@@ -19,7 +19,7 @@ pub enum By {
     Server = b'S',
     /// The server did not send or receive in time.
     ServerTimeout = b's',
-    /// A rule refused it, or a message was invalid.
+    /// A rule refused the session, or a message was invalid.
     Refusal = b'P',
     /// A resource was exhausted: memory, ports, room in a pool.
     Exhaustion = b'R',
@@ -29,7 +29,7 @@ pub enum By {
     ServerDown = b'D',
     /// A server came back, with `on-marked-up shutdown-backup-sessions`, which ends sessions on backup servers.
     ServerUp = b'U',
-    /// An operator ended it.
+    /// An operator ended the session.
     Operator = b'K',
 }
 
@@ -37,7 +37,7 @@ pub enum By {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u8)]
 pub enum During {
-    /// None: it had ended.
+    /// None: the session had ended.
     #[default]
     Nothing = b'-',
     /// Waiting for the client's request.

@@ -163,7 +163,7 @@ impl Base {
     }
 }
 
-/// Whether its compiled size may be out of proportion to its text: it has counted repetitions, or is long.
+/// Whether an expression's compiled size may be out of proportion to its text: it has counted repetitions, or is long.
 fn may_be_large(text: &str) -> bool {
     text.contains('{') || text.len() > 512
 }

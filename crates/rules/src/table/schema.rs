@@ -12,7 +12,7 @@ macro_rules! data {
         }
 
         impl Data {
-            /// All of them.
+            /// All data types.
             pub const ALL: &'static [Data] = &[$(Data::$variant),*];
             /// The manual's name.
             pub fn name(self) -> &'static str {

@@ -128,7 +128,7 @@ impl KeyBuffer {
 pub struct Entry {
     key: Box<[u8]>,
     data: Mutex<Box<[u64]>>,
-    /// How many requests and connections track it; while there are any, it is not purged.
+    /// How many requests and connections track the entry; while there are any, it is not purged.
     pub(super) trackers: AtomicU32,
     /// When the entry was last used. What a peer has sent may have been used before this process started.
     pub(super) touched: AtomicI64,
@@ -145,7 +145,7 @@ impl Entry {
     pub fn key(&self) -> &[u8] {
         &self.key
     }
-    /// How many requests and connections track it.
+    /// How many requests and connections track the entry.
     pub fn trackers(&self) -> u32 {
         self.trackers.load(Relaxed)
     }
