@@ -30,7 +30,7 @@ pub enum Version {
 }
 
 impl Version {
-    /// As it stands in a start line or a log.
+    /// The version as in a start line or a log.
     pub fn as_str(self) -> &'static str {
         match self {
             Version::Http10 => "HTTP/1.0",
