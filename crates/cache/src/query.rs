@@ -10,7 +10,7 @@ pub struct CacheQuery {
     pub(crate) key: Box<[u8]>,
     /// What responses may vary by; `None` if the cache that was asked stores none that vary.
     pub(crate) asked: Option<Asked>,
-    /// Whether its response may be shared only if it says so itself.
+    /// Whether the response may be shared only if it says so itself.
     pub(crate) authorized: bool,
     may_answer: bool,
     may_store: bool,

@@ -57,9 +57,9 @@ fn starts_with(directive: &[u8], word: &str) -> bool {
 /// How long a response may be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Lifetime {
-    /// Seconds from now.
+    /// How long the response may still be used, in seconds.
     pub left_s: u64,
-    /// How old it is now, in seconds.
+    /// How old the response is now, in seconds.
     pub age_s: u64,
 }
 

@@ -11,9 +11,9 @@ pub struct Storing {
     pub(crate) cache: Arc<Cache>,
     pub(crate) key: Arc<[u8]>,
     pub(crate) number: u64,
-    /// Present until it is complete.
+    /// The entry, until it is complete.
     pub(crate) entry: Option<CacheEntry>,
-    /// How much more its body may have.
+    /// How many more bytes the body may have.
     pub(crate) left: usize,
 }
 
