@@ -8,7 +8,7 @@ use penstock_http::{Fields, Framing, RequestHead, ResponseHead, Version, list};
 pub struct Response<'a> {
     /// The response's head as the server sent it.
     pub head: &'a ResponseHead,
-    /// How its body is framed.
+    /// How the response's body is framed.
     pub framing: Framing,
     /// The version of the request.
     pub asked: Version,
