@@ -25,7 +25,7 @@ pub struct Settings {
     pub level: Level,
     /// Whether sentences start with their severity.
     pub severity: SeverityOutput,
-    /// How long its client may be silent, or not read.
+    /// How long the client may be silent, or not read.
     pub timeout: Duration,
     /// The longest line.
     pub line_max: usize,
@@ -69,7 +69,7 @@ pub struct Session {
     /// Everything received has been answered, and nothing more is waited for.
     answered_all: bool,
     output: Vec<u8>,
-    /// How many bytes of it have been sent.
+    /// How many bytes of `output` have been sent.
     sent: usize,
     /// Whether the answer so far is empty or consists of whole lines.
     line_begins: bool,
@@ -155,7 +155,7 @@ impl Session {
         }
     }
 
-    /// How many bytes it can take now.
+    /// How many bytes of input the session can take now.
     pub fn room(&self) -> usize {
         let limit = match &self.payload {
             Some(payload) => self.settings.payload_max.saturating_sub(payload.len()) + payload.end_len() + 2,

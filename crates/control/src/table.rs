@@ -24,7 +24,7 @@ pub struct About {
 
 /// A command of a subject, whose commands are `S`.
 pub struct Entry<S> {
-    /// What is known of it.
+    /// What is known of the command.
     pub about: About,
     /// Parses what follows the words.
     parse: fn(&mut Args) -> Result<S, Refusal>,
@@ -128,7 +128,7 @@ pub struct Table<C: 'static> {
 
 /// A command of a table.
 pub struct Named<C: 'static> {
-    /// What is known of it.
+    /// What is known of the command.
     pub about: &'static About,
     group: &'static dyn Group<C>,
     place: usize,
