@@ -24,7 +24,7 @@ const BLOCK: usize = 1024;
 /// Number of entries in each piece of an answer.
 const PIECE: usize = 128;
 
-/// In HAProxy's format, with numbers in place of its addresses: where things are in memory helps attackers alone. `None` once the
+/// The caches in HAProxy's format, with numbers in place of its addresses, which would help only attackers. `None` once the
 /// client is gone.
 fn as_text(pieces: &Pieces, caches: &[Arc<Cache>], now_s: u64) -> Option<()> {
     for (number, cache) in (1..).zip(caches) {
