@@ -63,7 +63,7 @@ pub fn shape_of(number: u8) -> Option<(Shape, bool)> {
 pub struct WireColumn {
     /// The protocol's number of the data type.
     pub number: u8,
-    /// How many there are; 1 unless it is an array.
+    /// How many values there are; 1 unless the type is an array.
     pub count: u32,
     /// The period of a rate in milliseconds, 0 otherwise.
     pub period: u64,

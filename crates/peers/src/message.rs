@@ -11,11 +11,11 @@ pub const MESSAGE_MAX: usize = 16_384;
 pub enum Control {
     /// Asks for everything.
     Request = 0,
-    /// Everything was sent, and whoever sent it knew everything.
+    /// The sender has sent everything, and knew everything.
     Finished = 1,
-    /// Everything was sent, by someone who did not know everything.
+    /// The sender has sent everything it had, but did not know everything.
     Partial = 2,
-    /// The answer to the last two.
+    /// The answer to [`Control::Finished`] and [`Control::Partial`].
     Confirm = 3,
     /// Says that there is nothing to say.
     Heartbeat = 4,

@@ -9,9 +9,9 @@ const PATIENCE_MS: u64 = 5_000;
 /// What a process waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ResyncState {
-    /// That its predecessor connects.
+    /// The process's predecessor, which is to connect.
     Local,
-    /// That some peer can be asked.
+    /// A peer that can be asked.
     Remote,
     /// Nothing more.
     Done,
