@@ -15,7 +15,7 @@ pub enum IcapMethod {
 }
 
 impl IcapMethod {
-    /// As it stands in the request's first line.
+    /// The method as in the request's first line.
     pub fn as_str(self) -> &'static str {
         match self {
             IcapMethod::Options => "OPTIONS",

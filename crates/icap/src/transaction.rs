@@ -15,11 +15,11 @@ use penstock_http::{Fields, Known, Limits, Parse, RequestHead, ResponseHead, chu
 pub struct Start<'a> {
     /// Whether there is a body.
     pub has_body: bool,
-    /// What has been read of it.
+    /// What has been read of the body.
     pub bytes: &'a [u8],
-    /// Whether that is all of it.
+    /// Whether `bytes` is the whole body.
     pub complete: bool,
-    /// How much of it the service wants to see first; `None` if it wants the whole at once.
+    /// How much of the body the service wants to see first; `None` if it wants the whole at once.
     pub preview: Option<usize>,
     /// Whether the service may refer to the original body.
     pub allow_206: bool,
@@ -30,7 +30,7 @@ pub struct Start<'a> {
 pub enum ServiceDecision {
     /// The message goes on as it is.
     Unmodified,
-    /// Another message takes its place.
+    /// Another message takes the place of the original.
     Modified(Box<Modified>),
     /// The service has described itself.
     Described,
