@@ -52,7 +52,7 @@ pub struct Devices<'a> {
     host: &'a Host,
     list: Vec<Qat>,
     seen: Seen,
-    /// Number, address and state, as adf_ctl tells them.
+    /// Number, address and state of each device, as adf_ctl reports them.
     adf: Vec<(String, String, String)>,
 }
 

@@ -5,11 +5,11 @@ use std::fmt;
 /// How serious a finding is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
-    /// Checked, and as it should be.
+    /// Something was checked, and is as it should be.
     Good,
-    /// Worth knowing; nothing must be done.
+    /// Something is worth knowing; nothing must be done.
     Notice,
-    /// Costs speed or safety now.
+    /// Something costs speed or safety now.
     Warning,
     /// Something fails, or soon will.
     Critical,
@@ -126,9 +126,9 @@ pub struct Finding {
     pub id: &'static str,
     /// The part of the host or the configuration.
     pub area: Area,
-    /// How serious it is.
+    /// How serious the finding is.
     pub level: Level,
-    /// What fixing it is worth, for the order within a level: roughly percent of the server's work.
+    /// What fixing the finding is worth, for the order within a level: roughly percent of the server's work.
     pub worth: u32,
     /// One sentence without a full stop.
     pub finding: String,

@@ -177,7 +177,7 @@ fn one(case: &Case<'_>, device: &Qat, level: Level) -> Vec<Finding> {
     found
 }
 
-/// Without its firmware a driver brings no device up: says so where the file is missing.
+/// Adds to `finding` that a device's firmware file is missing, without which the driver does not bring the device up.
 fn firmware(case: &Case<'_>, device: &Qat, finding: Finding) -> Finding {
     let places = ["/lib/firmware", "/lib/firmware/intel/qat", "/usr/lib/firmware"];
     let there = |place: &str| {
