@@ -25,7 +25,7 @@ use std::fmt;
 pub enum Error {
     /// An address or a file that cannot be used.
     Setup(String),
-    /// One agent: its name, and a sentence.
+    /// One agent cannot be used: its name, and the reason as a sentence.
     Agent(String, String),
 }
 

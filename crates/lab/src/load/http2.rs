@@ -30,7 +30,7 @@ const CLOSE_PATIENCE: Duration = Duration::from_secs(1);
 struct Open {
     requests: SendRequest<Bytes>,
     driver: Option<JoinHandle<()>>,
-    /// What ended it, where that was below HTTP/2.
+    /// What ended the connection, if that was below HTTP/2.
     failure: Rc<RefCell<Option<Failure>>>,
 }
 

@@ -148,7 +148,7 @@ impl Mode {
         Mode::ALL.iter().find(|(mode, _)| *mode == self).map_or("", |(_, name)| name)
     }
 
-    /// What its units are called, many of them.
+    /// The plural of what a unit of this load is called.
     #[must_use]
     pub fn units(self) -> &'static str {
         match self {
@@ -202,7 +202,7 @@ pub struct Target {
     pub host: String,
     /// The URL's port.
     pub port: u16,
-    /// From its first slash, with the query.
+    /// The path from the URL's first slash on, with the query.
     pub path: String,
 }
 

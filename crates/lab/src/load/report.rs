@@ -144,9 +144,9 @@ pub struct AgentShare {
     pub name: String,
     /// Units done within the measured time; `None`: it was lost.
     pub done: Option<u64>,
-    /// How long after the others it began, seconds.
+    /// How much later than the others the machine began, in seconds.
     pub late_by: f64,
-    /// What went wrong with it.
+    /// What went wrong with the machine.
     pub trouble: Option<String>,
 }
 

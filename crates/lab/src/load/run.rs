@@ -20,7 +20,7 @@ const STOP_CHECK: Duration = Duration::from_millis(50);
 /// A shorter remainder is not counted as a second of its own.
 const SLIVER: f64 = 0.05;
 
-/// How long beyond their time-out the last units may take before they are dropped.
+/// How long the last units may take beyond their time-out before they are dropped.
 const DRAIN_GRACE: Duration = Duration::from_secs(1);
 
 /// Ends a run early: what was measured by then is reported, and marked partial.

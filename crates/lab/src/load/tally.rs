@@ -47,7 +47,7 @@ fn add(count: &AtomicU64, n: u64) {
     count.store(count.load(Ordering::Relaxed) + n, Ordering::Relaxed);
 }
 
-/// What was agreed on, as rustls names it.
+/// What client and server agreed on, as rustls names it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Agreed {
     version: Option<ProtocolVersion>,

@@ -34,18 +34,18 @@ impl Key {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Origin {
-    /// Nothing: it answers by itself.
+    /// No backend: the server answers by itself.
     None,
-    /// A server in clear text.
+    /// A backend in clear text.
     Clear,
-    /// A server that speaks TLS: every request is encrypted again.
+    /// A backend that speaks TLS: every request is encrypted again.
     Encrypted,
 }
 
 /// One kind of work, a group of bars.
 #[derive(Clone, Debug)]
 pub struct Case {
-    /// As figures and tables have it.
+    /// The case's name in figures and tables.
     pub name: String,
     /// The key of the certificate.
     pub key: Key,
@@ -86,7 +86,7 @@ pub enum Measure {
 
 /// One study.
 pub struct Study {
-    /// As it is typed.
+    /// The study's name, as typed.
     pub name: &'static str,
     /// What the study shows, in one line.
     pub doc: &'static str,

@@ -37,7 +37,7 @@ struct Entry {
 #[derive(Clone, Copy, PartialEq)]
 enum Needs {
     Nothing,
-    /// AVX-512 IFMA, to do without it.
+    /// AVX-512 IFMA, which the contestant is then told not to use.
     Ifma,
     /// All that the lanes are made of.
     Lanes,
@@ -79,9 +79,9 @@ pub struct Surroundings<'a> {
     pub host: &'a Host,
     /// penstock's binary.
     pub penstock: PathBuf,
-    /// HAProxy's, where it is not found by itself.
+    /// HAProxy's binary, where it is not found by itself.
     pub haproxy: Option<PathBuf>,
-    /// nginx's, where it is not found by itself.
+    /// nginx's binary, where it is not found by itself.
     pub nginx: Option<PathBuf>,
     /// A directory with libqat, where the system's loader is not to choose: those of a driver, or of the device double.
     pub qat_libraries: Option<PathBuf>,

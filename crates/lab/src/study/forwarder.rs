@@ -26,7 +26,7 @@ const LOOK: Duration = Duration::from_millis(50);
 /// Packets that are taken in before those that are due go out again.
 const BURST: usize = 64;
 
-/// Both directions. Dropping it ends them.
+/// The threads that forward both directions. Dropping this ends them.
 pub(super) struct Forwarder {
     stop: Arc<AtomicBool>,
     threads: Vec<JoinHandle<()>>,
@@ -96,7 +96,7 @@ fn carry(from: &OwnedFd, to: &OwnedFd, way: &mut Way, stop: &AtomicBool) {
     }
 }
 
-/// One direction: packets in, packets out when they are due. It sees no clock.
+/// One direction: packets in, packets out when they are due. Does not read a clock itself.
 struct Way {
     delay: Duration,
     jitter: Duration,

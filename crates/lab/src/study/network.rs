@@ -21,9 +21,9 @@ const CLIENT: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 1);
 /// The device on both sides.
 const DEVICE: &str = "lab0";
 
-/// Both namespaces and the way between them. Dropping it takes them away.
+/// Both namespaces and the way between them. Dropping this takes them away.
 pub(super) struct Link {
-    /// First, as it must end before the namespaces go.
+    /// First of the fields, as it must end before the namespaces go.
     _forwarder: Option<Forwarder>,
     network: Network,
     server: Side,

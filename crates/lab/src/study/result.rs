@@ -52,7 +52,7 @@ pub struct Outcome {
     pub cells: Vec<Cell>,
     /// Reasons not to believe it, of all cells.
     pub doubts: Vec<Doubt>,
-    /// Call stacks by contestant, where they were asked for.
+    /// Call stacks by contestant, if they were asked for.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub stacks: BTreeMap<String, Stacks>,
     /// The service level that cores are counted for, where that was asked for.

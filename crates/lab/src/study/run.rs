@@ -51,7 +51,7 @@ pub(super) struct Bench<'a> {
     pub tell: &'a mut dyn FnMut(&str),
     out: &'a Path,
     raw: File,
-    /// Stopped before their directory goes.
+    /// The backend servers, stopped before their directory goes.
     origin: Option<Origins>,
     directory: tempfile::TempDir,
     server_side: Namespace,

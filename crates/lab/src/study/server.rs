@@ -17,15 +17,15 @@ use std::{
 
 /// How long a server may take to listen: making its tables and keys, on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// How long it may take to end before it is made to.
+/// How long a server may take to end before it is killed.
 const FAREWELL: Duration = Duration::from_secs(5);
-/// Lines of its log that are shown when it ends at once.
+/// Lines of a server's log that are shown when it ends at once.
 const LOG_LINES: usize = 6;
 
 /// A process of ours. Dropping it stops it.
 #[derive(Debug)]
 pub struct Server {
-    /// Whose it is.
+    /// The contestant's name, or `origin` for the backend servers.
     pub name: String,
     /// The address on which the process listens.
     pub address: SocketAddr,

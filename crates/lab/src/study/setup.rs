@@ -51,7 +51,7 @@ pub struct Wish {
     pub perf: bool,
     /// penstock's binary.
     pub penstock: PathBuf,
-    /// HAProxy's, where it is not found by itself.
+    /// HAProxy's binary, where it is not found by itself.
     pub haproxy: Option<PathBuf>,
     /// nginx's binary, where it is not found by itself.
     pub nginx: Option<PathBuf>,

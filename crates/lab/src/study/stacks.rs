@@ -15,11 +15,11 @@ const LISTED_LEAST: f64 = 0.005;
 pub struct Stacks {
     /// The work that it was watched at, and on which cores.
     pub at: String,
-    /// How often it was looked at.
+    /// How many samples were taken.
     pub samples: u64,
     /// Shares by innermost function, largest first.
     pub hottest: Vec<(f64, String)>,
-    /// All of it, outermost first.
+    /// All stacks as trees, outermost function first.
     pub tree: Vec<Frame>,
 }
 
@@ -30,7 +30,7 @@ pub struct Frame {
     pub name: String,
     /// The function's share of all samples.
     pub share: f64,
-    /// Whose code it is.
+    /// The owner of the function's code.
     pub code: Code,
     /// The functions that this one called.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

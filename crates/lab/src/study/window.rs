@@ -42,7 +42,7 @@ pub(super) struct Measurement {
     pub place: usize,
     /// The cell's place among the results.
     pub cell: usize,
-    /// How much load it gets.
+    /// The load that the cell is measured under.
     pub load: Load,
 }
 
