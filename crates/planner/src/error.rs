@@ -26,7 +26,7 @@ pub enum Problem {
     BadCurve {
         /// The mode whose curve it is.
         name: String,
-        /// What is wrong with it.
+        /// What is wrong with the curve.
         why: String,
     },
     /// A study that cannot be read.

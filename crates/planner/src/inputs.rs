@@ -34,9 +34,9 @@ impl Origin {
 /// How much of a server a service pays for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Attribution {
-    /// All of it, whatever else runs there.
+    /// The whole server, whatever else runs there.
     Whole,
-    /// The share of its cores that are allocated; cards are paid for whole.
+    /// The share of the server's cores that are allocated; cards are paid for whole.
     Cores,
 }
 

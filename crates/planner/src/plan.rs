@@ -32,11 +32,11 @@ pub struct OneServer {
 /// What serves a level.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Fleet {
-    /// The engine that serves it.
+    /// The engine that serves the level.
     pub mode: Mode,
     /// TPS asked for.
     pub level: f64,
-    /// How many servers share it evenly.
+    /// How many servers share the level evenly.
     pub servers: u32,
     /// What the level takes of each server.
     pub share: OneServer,

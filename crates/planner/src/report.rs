@@ -36,7 +36,7 @@ pub struct Row {
     pub mode: Mode,
     /// The level in TPS.
     pub level: f64,
-    /// What serves it, or why nothing does.
+    /// The fleet that serves the level, or why there is none.
     pub fleet: Result<Fleet, Problem>,
     /// Whether one server is enough.
     pub on_one_server: bool,

@@ -29,7 +29,7 @@ impl Reading {
     }
 }
 
-/// One combination and what it gives.
+/// One combination and the figures that follow from it.
 #[derive(Clone, Debug)]
 pub struct Found {
     /// What is compared.

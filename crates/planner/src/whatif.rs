@@ -32,11 +32,11 @@ impl Timing {
 /// How a figure is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Basis {
-    /// Measured here, as it stands.
+    /// Measured here, and shown unchanged.
     Measured,
-    /// Worked out of times that were measured here.
+    /// Computed from times that were measured here.
     Computed,
-    /// With a ratio that was measured on another machine.
+    /// Computed with a ratio that was measured on another machine.
     Recorded,
 }
 
@@ -164,7 +164,7 @@ pub struct Answer {
     pub gain: f64,
     /// How the figure is known.
     pub basis: Basis,
-    /// What limits it, or what it takes.
+    /// What limits this way to run, or what it takes.
     pub note: String,
 }
 
