@@ -17,9 +17,9 @@ pub struct Series {
 /// How far apart values stand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scale {
-    /// By their difference, from zero.
+    /// By the difference of the values, from zero.
     Linear,
-    /// By their ratio.
+    /// By the ratio of the values.
     Logarithmic,
 }
 
