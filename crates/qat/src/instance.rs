@@ -115,17 +115,17 @@ impl Instance {
         self.health.store(health, Ordering::Release);
     }
 
-    /// The number of resets it has come back from.
+    /// The number of resets that the instance has come back from.
     pub fn restarts(&self) -> u32 {
         self.restarts.load(Ordering::Relaxed)
     }
 
-    /// The number of requests, of all workers, that it has not answered.
+    /// The number of requests, of all workers, that the instance has not answered.
     pub fn depth(&self) -> u32 {
         self.depth.load(Ordering::Relaxed)
     }
 
-    /// Another request is about to be given to it.
+    /// Another request is about to be given to the instance.
     pub fn begun(&self) {
         self.depth.fetch_add(1, Ordering::Relaxed);
     }

@@ -222,7 +222,7 @@ impl Pool {
         self.slots.drain(..).for_each(|slot| slot.free(library));
     }
 
-    /// Whether nothing is left of it.
+    /// Whether the pool has no slots left.
     pub fn is_empty(&self) -> bool {
         self.slots.is_empty()
     }
