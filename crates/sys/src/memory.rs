@@ -8,7 +8,7 @@ use std::{
     sync::atomic::{AtomicPtr, AtomicU16, AtomicUsize, Ordering},
 };
 
-/// No byte: allocations are handed out as they come.
+/// Stands for no byte: allocations are handed out as they come.
 const OFF: u16 = 0x100;
 
 static FILL: AtomicU16 = AtomicU16::new(OFF);
@@ -120,7 +120,7 @@ pub struct MemoryGauge {
 pub struct MemoryRoom {
     /// The limit.
     pub limit: u64,
-    /// How much of it is left. The allocator may have more, see [`free_bytes`].
+    /// How much of the limit is left. The allocator may have more, see [`free_bytes`].
     pub left: u64,
 }
 
