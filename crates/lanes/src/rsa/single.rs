@@ -140,7 +140,7 @@ impl<V: Vector, const N: usize, const Z: usize> Zeroize for Single<V, N, Z> {
 
 #[cfg(test)]
 impl<const N: usize, const Z: usize> Single<crate::vector::Portable, N, Z> {
-    /// How many of its numbers are zero: those of both moduli and their constants, and all powers.
+    /// How many numbers are zero, among both moduli, their constants and all powers.
     pub(crate) fn zeros(&self) -> usize {
         let pairs = [self.moduli.m, self.moduli.fold, self.twice.digits, *self.power, *self.scratch];
         let pairs = pairs.iter().chain(&self.powers);
