@@ -4,7 +4,7 @@ use std::{ffi::OsString, fmt::Write, process::ExitCode};
 
 /// A subcommand, or a subcommand of one. Dispatch, help, manual and completion come from tables of these.
 pub struct Command {
-    /// The word that selects it.
+    /// The word that selects the command.
     pub name: &'static str,
     /// What may follow the name, as the manual shows it.
     pub usage: &'static str,
@@ -12,11 +12,11 @@ pub struct Command {
     pub help: &'static str,
     /// The options of this subcommand.
     pub options: fn() -> Vec<Opt>,
-    /// Words that may follow it.
+    /// Words that may follow the command.
     pub words: fn() -> Vec<&'static str>,
     /// The command's own subcommands, if it has any.
     pub below: &'static [Command],
-    /// Runs it with the arguments after its name.
+    /// Runs the command with the arguments after its name.
     pub run: fn(&[OsString]) -> ExitCode,
 }
 
@@ -61,9 +61,9 @@ impl Command {
 /// An option of a subcommand.
 #[derive(Clone, Debug)]
 pub struct Opt {
-    /// Including its dashes.
+    /// The option's name, including its dashes.
     pub name: String,
-    /// The name of its value; `None` for a switch.
+    /// The name of the option's value; `None` for a switch.
     pub takes: Option<&'static str>,
     /// One line for the help.
     pub help: String,

@@ -172,9 +172,9 @@ enum Door {
 struct Entrance {
     /// The socket's address in the audit log.
     address: String,
-    /// The initial settings of its sessions.
+    /// The initial settings of the socket's sessions.
     settings: Settings,
-    /// Whether its clients may get the listening sockets.
+    /// Whether the socket's clients may get the listening sockets.
     exposes: bool,
 }
 

@@ -33,9 +33,9 @@ use std::{
 /// How a process that served has ended.
 #[must_use]
 pub enum Ended {
-    /// By itself, or before it started to serve.
+    /// The process ended by itself, or before it started to serve.
     Exit(ExitCode),
-    /// By a signal, which is still blocked.
+    /// A signal ended the process; it is still blocked.
     Signalled(Signals, Signal),
 }
 

@@ -37,7 +37,7 @@ pub const TERMINAL: &str = "terminal";
 /// Why a worker is started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Occasion {
-    /// Together with its master.
+    /// The master starts, and the worker with it.
     Start,
     /// For another configuration; the previous worker serves until this one does, and then finishes.
     Reload,

@@ -115,7 +115,7 @@ impl Session {
         }
     }
 
-    /// How long its client may be silent, or not read.
+    /// How long the client may be silent, or not read.
     pub fn timeout(&self) -> Duration {
         self.timeout
     }

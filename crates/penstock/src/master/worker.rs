@@ -32,12 +32,12 @@ const CLOSE_PATIENCE: Duration = Duration::from_millis(500);
 /// A worker, with the master's end of its socket.
 pub struct Worker {
     pub pid: i32,
-    /// How many reloads it has survived.
+    /// How many reloads the worker has survived.
     pub reloads: u32,
     pub started: Instant,
     pub version: String,
     pub tie: Arc<UnixStream>,
-    /// The file in which it keeps its counters.
+    /// The file in which the worker keeps its counters.
     pub counters: Arc<File>,
     serves_since: Option<Instant>,
 }
@@ -54,20 +54,20 @@ pub struct Started {
 }
 
 impl Worker {
-    /// Records that it serves from now on.
+    /// Records that the worker serves from now on.
     pub fn serves(&mut self, version: String) {
         self.serves_since = Some(Instant::now());
         self.version = version;
     }
 
-    /// Waits until it has closed its sockets for commands, after it was told to end; not for long, as it may be busy.
+    /// Waits until the worker has closed its sockets for commands, after it was told to end; not for long, as it may be busy.
     pub fn let_close(&self) {
         let mut said = [PollFd::new(&self.tie, PollFlags::IN)];
         let patience = Timespec { tv_sec: 0, tv_nsec: CLOSE_PATIENCE.subsec_nanos().into() };
         let _ = rustix::io::retry_on_intr(|| poll(&mut said, Some(&patience)));
     }
 
-    /// How long it has served, if it has.
+    /// How long the worker has served; `None` if it does not serve yet.
     pub fn served(&self) -> Option<Duration> {
         self.serves_since.map(|since| since.elapsed())
     }
