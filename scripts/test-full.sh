@@ -25,6 +25,7 @@ run scripts/interop.py
 run scripts/endurance.py
 run scripts/runtime.py target/release/penstock
 run scripts/memory.py --count 300 --commits 60 --lines 20000
+run scripts/answers.py --check --entries 100000 --sessions 1000 --servers 500
 run scripts/runtime-clients.py
 run scripts/replacement.py --check --rounds 10
 run scripts/memcheck.sh
