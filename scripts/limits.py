@@ -10,6 +10,7 @@ counted. Each round starts both servers anew, on the same configuration. docs/li
 
 import argparse
 import os
+import random
 import resource
 import socket
 import ssl
@@ -33,15 +34,21 @@ defaults
     timeout client 300s
     timeout server 300s
     timeout http-request 300s
+    timeout tarpit 300s
 frontend f
     bind 127.0.0.1:{http}
     bind 127.0.0.1:{h2} proto h2
     bind 127.0.0.1:{tls} ssl crt {cert} alpn h2,http/1.1
     bind 127.0.0.1:{proxy} accept-proxy
     http-request return status 200 content-type text/plain file {static} if {{ path /static }}
+    http-request tarpit if {{ path /tarpit }}
+    use_backend packed if {{ path /text }}
     use_backend odd if {{ path /interim /hang }}
     default_backend web
 backend web
+    server s1 {nginx}
+backend packed
+    compression algo gzip
     server s1 {nginx}
 backend odd
     server s2 {odd}
@@ -55,7 +62,7 @@ TINY = b"".join(b"h%02d: v\r\n" % n for n in range(80))
 class Servers(Stage):
     def __init__(self, folder):
         super().__init__(folder)
-        nginx = self.origin({"small": b"x" * 200, "big": os.urandom(4 << 20)})
+        nginx = self.origin({"small": b"x" * 200, "big": os.urandom(4 << 20), "text": text(16 << 20)})
         static = self.folder / "static"
         static.write_bytes(b"s" * 15_000)
         cert = certificate(self.folder)
@@ -65,6 +72,13 @@ class Servers(Stage):
         """Starts one of the programs: it, and its ports by name."""
         ports = {kind: free_port() for kind in ("http", "h2", "tls", "proxy")}
         return self.serve(name, CONFIG.format(**self.given, **ports), ports["http"]), ports
+
+
+def text(size):
+    """Text that shrinks to a third, so that a good deal of it is left when the client's window is full."""
+    pick = random.Random(1)
+    words = [f"{pick.randrange(1 << 40):x}" for _ in range(4096)]
+    return "".join(f"<td>{pick.choice(words)}</td>\n" for _ in range(size // 20)).encode()
 
 
 def odd_origin():
@@ -184,7 +198,8 @@ KINDS = {
                                                        + b"y" * 6000), 2),
     "stalled reader": (MANY, 1, lambda p: stalled(p["http"], REQUEST % (b"/big", b"")), 4),
     "stalled reader, pipelining": (MANY, 1, lambda p: stalled(p["http"], REQUEST % (b"/big", b"") * 300), 4),
-    "stalled reader of a static page": (MANY, 1, lambda p: stalled(p["http"], REQUEST % (b"/static", b"") * 100), 4),
+    "stalled reader of a static page": (MANY, 1, lambda p: stalled(p["http"], REQUEST % (b"/static", b"") * 400), 4),
+    "stalled reader, gzip": ((40, 120), 1, lambda p: stalled(p["http"], REQUEST % (b"/text", b"Accept-Encoding: gzip\r\n")), 20),
     "interim responses, not read": (FEW, 1, lambda p: stalled(p["http"], REQUEST % (b"/interim", b"")), 6),
     "HTTP/2: half a header block": (MANY, 1, lambda p: tcp(p["h2"], h2.PREFACE + h2.settings(window=65535)
                                                             + h2.frame(h2.HEADERS, 0, 1, h2.request("/", ("x", "y" * 6000)))), 1),
@@ -193,6 +208,8 @@ KINDS = {
     "HTTP/2: stream of no window, small answer": (FEW, STREAMS, lambda p: streams(p["h2"], 0, h2.request("/small")), 3),
     "HTTP/2: stream of no window, large answer": (FEW, STREAMS, lambda p: streams(p["h2"], 0, h2.request("/big")), 4),
     "HTTP/2: stream of no window, static page": (FEW, STREAMS, lambda p: streams(p["h2"], 0, h2.request("/static")), 3),
+    "HTTP/2: stream of no window, gzip": (FEW, STREAMS, lambda p: streams(p["h2"], 0, h2.request("/text", ("accept-encoding", "gzip"))), 6),
+    "HTTP/2: tarpitted stream": (FEW, STREAMS, lambda p: streams(p["h2"], 65535, h2.request("/tarpit")), 3),
     "HTTP/2: stream with a slow body": (FEW, STREAMS, lambda p: streams(p["h2"], 65535, h2.request("/small", method="POST"),
                                                                          lambda s: h2.frame(h2.DATA, 0, s, b"begin"), end=False), 3),
     "HTTP/2: stream of tiny fields, the server silent": (FEW, STREAMS, lambda p: streams(p["h2"], 65535, h2.request("/hang", *TINY_H2)), 3),

@@ -27,6 +27,14 @@ const ZLIB_HEADER: &[u8] = &[0x78, 0x01];
 /// An encoder.
 pub(crate) struct Stream {
     inner: Deflate,
+    message: Message,
+    /// The level.
+    pub level: u32,
+}
+
+/// What is known of a message outside the stream: all that remains of its past after a flush.
+#[derive(Clone, Copy)]
+pub(crate) struct Message {
     wrapper: Wrapper,
     /// How many bytes of the header have been handed out.
     begun: usize,
@@ -37,8 +45,6 @@ pub(crate) struct Stream {
     checksum: u32,
     /// The input's length, modulo 2^32 as gzip states it.
     length: u32,
-    /// The level.
-    pub level: u32,
 }
 
 impl Stream {
@@ -49,20 +55,25 @@ impl Stream {
             _ => Wrapper::None,
         };
         let inner = Deflate::new(level as i32, false, WINDOW_BITS);
-        let checksum = empty_checksum(wrapper);
-        Stream { inner, wrapper, begun: 0, ended: false, trailed: 0, checksum, length: 0, level }
+        Stream { inner, message: Message::new(wrapper), level }
     }
 
     /// Whether the whole message has been handed out, its trailer too.
     pub fn is_complete(&self) -> bool {
-        self.ended && self.trailed == self.trailer().1
+        let message = &self.message;
+        message.ended && message.trailed == message.trailer().1
     }
 
-    /// Starts another message.
-    pub fn reset(&mut self, level: u32) {
+    /// Starts another message; returns the last one, which any stream of this kind may continue if it was flushed.
+    pub fn reset(&mut self, level: u32) -> Message {
         self.restart(level);
-        (self.begun, self.ended, self.trailed, self.length) = (0, false, 0, 0);
-        self.checksum = empty_checksum(self.wrapper);
+        let next = Message::new(self.message.wrapper);
+        std::mem::replace(&mut self.message, next)
+    }
+
+    /// Continues a message that another stream has begun, before anything was put into this one.
+    pub fn resume(&mut self, message: Message) {
+        self.message = message;
     }
 
     /// Continues at another level. Right after a flush, what follows may begin a new stream, whose references reach
@@ -75,16 +86,17 @@ impl Stream {
     }
 
     pub fn run(&mut self, input: &[u8], output: &mut [u8], operation: EncoderCall) -> Result<Encoded, EncoderEnded> {
-        let header = match self.wrapper {
+        let message = &mut self.message;
+        let header = match message.wrapper {
             Wrapper::None => &[],
             Wrapper::Zlib => ZLIB_HEADER,
             Wrapper::Gzip => GZIP_HEADER,
         };
-        let mut produced = copy(&header[self.begun..], output);
-        self.begun += produced;
+        let mut produced = copy(&header[message.begun..], output);
+        message.begun += produced;
         let mut consumed = 0;
         let mut complete = false;
-        if !self.ended && produced < output.len() {
+        if !message.ended && produced < output.len() {
             let room = &mut output[produced..];
             let flush = match operation {
                 EncoderCall::Continue => DeflateFlush::NoFlush,
@@ -101,19 +113,26 @@ impl Stream {
                 EncoderCall::Flush => consumed == input.len() && written < room.len(),
                 EncoderCall::Finish => false,
             };
-            self.ended = status == Status::StreamEnd;
-            self.sum(&input[..consumed]);
+            message.ended = status == Status::StreamEnd;
+            message.sum(&input[..consumed]);
             produced += written;
         }
-        if self.ended {
-            let (trailer, length) = self.trailer();
-            let trailer = &trailer[self.trailed..length];
+        if message.ended {
+            let (trailer, length) = message.trailer();
+            let trailer = &trailer[message.trailed..length];
             let n = copy(trailer, &mut output[produced..]);
             complete = n == trailer.len();
-            self.trailed += n;
+            message.trailed += n;
             produced += n;
         }
         Ok(Encoded { consumed, produced, complete })
+    }
+}
+
+impl Message {
+    fn new(wrapper: Wrapper) -> Message {
+        let checksum = u32::from(wrapper == Wrapper::Zlib);
+        Message { wrapper, begun: 0, ended: false, trailed: 0, checksum, length: 0 }
     }
 
     fn sum(&mut self, bytes: &[u8]) {
@@ -141,10 +160,6 @@ impl Stream {
             }
         }
     }
-}
-
-fn empty_checksum(wrapper: Wrapper) -> u32 {
-    u32::from(wrapper == Wrapper::Zlib)
 }
 
 /// Copies as much as there is room for; returns how much.

@@ -1,6 +1,6 @@
 //! The encoders, behind one interface: as much of the input as there is room for the output.
 
-use crate::deflate::Stream;
+use crate::deflate::{Message, Stream};
 use penstock_config::model::CompressionAlgorithm;
 
 /// An encoder, between and during messages.
@@ -14,6 +14,19 @@ pub struct Encoder {
 enum Kind {
     Identity,
     Deflate(Box<Stream>),
+}
+
+/// A message that no encoder works on at present.
+pub struct Paused {
+    algorithm: CompressionAlgorithm,
+    message: Option<Message>,
+}
+
+impl Paused {
+    /// The algorithm of the encoder that may continue it.
+    pub fn algorithm(&self) -> CompressionAlgorithm {
+        self.algorithm
+    }
 }
 
 /// What a call of [`Encoder::run`] is to bring about.
@@ -116,6 +129,23 @@ impl Encoder {
         }
     }
 
+    /// Leaves a message, right after a complete [`EncoderCall::Flush`], for [`Encoder::resume`]. This encoder is then ready for another.
+    pub fn pause(&mut self) -> Paused {
+        let message = match &mut self.kind {
+            Kind::Identity => None,
+            Kind::Deflate(stream) => Some(stream.reset(self.level)),
+        };
+        Paused { algorithm: self.algorithm, message }
+    }
+
+    /// Continues a message of the same algorithm, before anything was put into this encoder. What follows refers to nothing that
+    /// came before the pause.
+    pub fn resume(&mut self, paused: Paused) {
+        if let (Kind::Deflate(stream), Some(message)) = (&mut self.kind, paused.message) {
+            stream.resume(message);
+        }
+    }
+
     /// The encoder, ready for another message, if it has ended its last one. One that was left in the middle is not used again: zlib-rs
     /// 0.6 keeps an open block of level 1 over a reset, and the next message would lack the bits that open its own.
     pub fn recycle(mut self) -> Option<Encoder> {
@@ -148,7 +178,8 @@ mod tests {
         CompressionAlgorithm::RawDeflate,
     ];
 
-    fn decoded(algorithm: CompressionAlgorithm, bytes: &[u8]) -> Vec<u8> {
+    /// What can be decoded, and whether that is a whole message, with the right checksum.
+    fn decode(algorithm: CompressionAlgorithm, bytes: &[u8]) -> (Vec<u8>, bool) {
         let mut out = Vec::new();
         let read = match algorithm {
             CompressionAlgorithm::Identity => (&mut &*bytes).read_to_end(&mut out),
@@ -156,9 +187,12 @@ mod tests {
             CompressionAlgorithm::Deflate => ZlibDecoder::new(bytes).read_to_end(&mut out),
             CompressionAlgorithm::RawDeflate => DeflateDecoder::new(bytes).read_to_end(&mut out),
         };
-        // What is cut ends with an error; what came before it counts.
-        drop(read);
-        out
+        let whole = read.is_ok();
+        (out, whole)
+    }
+
+    fn decoded(algorithm: CompressionAlgorithm, bytes: &[u8]) -> Vec<u8> {
+        decode(algorithm, bytes).0
     }
 
     fn text(len: usize) -> Vec<u8> {
@@ -267,6 +301,41 @@ mod tests {
         assert_eq!(levels, [2, 1, 0, 0, 0, 1, 2, 3, 3, 3]);
         assert!(decoded(CompressionAlgorithm::Gzip, &out) == input);
         assert_eq!(encoder.recycle().map(|encoder| encoder.level()), Some(3));
+    }
+
+    #[test]
+    fn a_message_that_pauses_is_continued_by_any_encoder() {
+        for algorithm in ALL {
+            for level in 1..=9 {
+                let mut encoders = [Encoder::new(algorithm, level), Encoder::new(algorithm, level)];
+                // Two messages, which change encoders at each pause.
+                let inputs = [text(30_000), text(70_000)];
+                let (mut out, mut buffer) = ([Vec::new(), Vec::new()], vec![0; 100]);
+                let mut paused: [Option<Paused>; 2] = [None, None];
+                for step in 0..10 {
+                    for message in 0..2 {
+                        let encoder = &mut encoders[(message + step) % 2];
+                        paused[message].take().into_iter().for_each(|paused| encoder.resume(paused));
+                        let piece = inputs[message].chunks(inputs[message].len() / 10).nth(step).unwrap();
+                        // Nothing at all may have been put in when a message pauses.
+                        if step > 0 {
+                            flush(encoder, piece, &mut buffer, &mut out[message]);
+                        }
+                        paused[message] = Some(encoder.pause());
+                    }
+                }
+                for message in 0..2 {
+                    let encoder = &mut encoders[message];
+                    encoder.resume(paused[message].take().unwrap());
+                    let progress = encoder.run(b"", &mut buffer, EncoderCall::Finish).unwrap();
+                    assert!(progress.complete);
+                    out[message].extend_from_slice(&buffer[..progress.produced]);
+                    let expected = &inputs[message][inputs[message].len() / 10..];
+                    let (found, whole) = decode(algorithm, &out[message]);
+                    assert!(found == expected && whole, "{algorithm:?} {level} {message}");
+                }
+            }
+        }
     }
 
     #[test]

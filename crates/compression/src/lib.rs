@@ -12,6 +12,6 @@ mod head;
 mod settings;
 
 pub use conditions::{Response, may_compress_request, may_compress_response};
-pub use encoder::{Encoded, Encoder, EncoderCall, EncoderEnded};
+pub use encoder::{Encoded, Encoder, EncoderCall, EncoderEnded, Paused};
 pub use head::{mark_request, mark_response};
 pub use settings::CompressionSettings;

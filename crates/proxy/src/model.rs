@@ -82,6 +82,12 @@ impl Proxy {
     }
 }
 
+/// A worker of this configuration, for tests of what belongs to one.
+pub(crate) fn worker(config: &str) -> Rc<Worker> {
+    let Proxy { shared, handle } = Proxy::new(config);
+    Rc::new(Worker::new(0, handle, shared, Buffers::of(16384)))
+}
+
 /// The result of an exchange, in a form that does not depend on how bytes were framed.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Outcome {

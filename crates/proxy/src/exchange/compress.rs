@@ -37,11 +37,10 @@ pub(crate) fn choose(live: &mut Live<'_>) {
     live.x.compressed.response = settings.choose_response(&mut live.x.request);
     live.x.txn.compression = live.x.compressed.response.map(CompressionAlgorithm::name);
     let compressing = &worker.shared.compressing;
-    let may = may.filter(|_| compressing.may_begin(worker.now_ms()) && live.conn.own.may_encode());
-    let Some(algorithm) = may else { return };
+    let Some(algorithm) = may.filter(|_| compressing.may_begin(worker.now_ms())) else { return };
     let Some(encoder) = worker.encoders.take(algorithm) else { return };
     mark_request(&mut live.x.request, algorithm);
-    let mut encoding = Box::new(Encoding::new(encoder, worker, live.conn.own.clone(), None));
+    let mut encoding = Box::new(Encoding::new(encoder, worker, None));
     encoding.preload(live.x.body.take(), std::mem::take(&mut live.x.body_complete));
     (live.x.compressed.request, live.x.compressed.is_request_encoded) = (Some(encoding), true);
 }
@@ -55,8 +54,7 @@ pub(crate) fn consider(conn: &Conn, x: &mut Exchange, framing: Framing) {
     let asked = x.request.version();
     let answer = Response { head: &x.response, framing, asked, head_only: x.wants_head_only() };
     let may = settings(conn, x).is_some_and(|settings| may_compress_response(settings, answer))
-        && worker.shared.compressing.may_begin(worker.now_ms())
-        && conn.own.may_encode();
+        && worker.shared.compressing.may_begin(worker.now_ms());
     if !may {
         (x.compressed.response, x.txn.compression) = (None, None);
     }
@@ -68,12 +66,11 @@ pub(crate) fn begin(conn: &Conn, x: &mut Exchange, framing: Framing) -> (Framing
     else {
         return (framing, None);
     };
-    let encoder = conn.own.may_encode().then(|| conn.worker.encoders.take(algorithm)).flatten();
-    let Some(encoder) = encoder else {
+    let Some(encoder) = conn.worker.encoders.take(algorithm) else {
         (x.compressed.response, x.txn.compression) = (None, None);
         return (framing, None);
     };
     mark_response(&mut x.response, algorithm);
     let counted = Some((conn.frontend, x.backend));
-    (Framing::Chunked, Some(Box::new(Encoding::new(encoder, conn.worker.clone(), conn.own.clone(), counted))))
+    (Framing::Chunked, Some(Box::new(Encoding::new(encoder, conn.worker.clone(), counted))))
 }

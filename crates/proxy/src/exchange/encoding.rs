@@ -1,11 +1,8 @@
 //! A body that is compressed on its way: between its source and the buffer from which it is sent.
 
 use super::ends::{Body, Fault, Source};
-use crate::{
-    servers::private::Own,
-    worker::{buffer::Buffer, state::Worker, turn},
-};
-use penstock_compression::{Encoder, EncoderCall};
+use crate::worker::{buffer::Buffer, state::Worker, turn};
+use penstock_compression::{Encoded, Encoder, EncoderCall, EncoderEnded, Paused};
 use penstock_config::model::ProxyId;
 use penstock_http::Error;
 use std::{
@@ -15,12 +12,12 @@ use std::{
 
 /// The encoding of one body.
 pub(crate) struct Encoding {
-    /// The encoder; `None` only while the encoding is dropped.
-    encoder: Option<Encoder>,
+    work: Work,
     worker: Rc<Worker>,
-    own: Rc<Own>,
     /// What was read and not encoded yet.
     input: Option<Buffer>,
+    /// What the encoder handed out when the reader took nothing.
+    spilt: Vec<u8>,
     stage: Step,
     /// How many bytes the encoder has taken since the last flush.
     unflushed: usize,
@@ -28,6 +25,15 @@ pub(crate) struct Encoding {
     fault: Option<Fault>,
     /// The frontend and backend whose counters count the body, by places in the configuration. `None` for a request.
     counted: Option<(ProxyId, Option<ProxyId>)>,
+}
+
+/// Who works on the message.
+enum Work {
+    Encoder(Encoder),
+    /// Nobody: a peer is waited for, and the encoder serves others meanwhile.
+    Paused(Paused),
+    /// Nobody any more.
+    Done,
 }
 
 /// What happens next.
@@ -46,6 +52,9 @@ enum Step {
 /// Room that an encoder needs at least, and more than any buffer has when it is empty.
 const ROOM_MIN: usize = 16;
 
+/// How many bytes the encoder hands out at a time when the reader takes nothing.
+const SPILL: usize = 4096;
+
 /// How long the encoder may work before the turn's budget is looked at again: half a turn.
 const SLICE_US: usize = 125;
 
@@ -53,16 +62,9 @@ const SLICE_US: usize = 125;
 const ADJUST_EACH: usize = 64 << 10;
 
 impl Encoding {
-    /// Starts to encode a body of the client to which `own` belongs.
-    pub fn new(
-        encoder: Encoder,
-        worker: Rc<Worker>,
-        own: Rc<Own>,
-        counted: Option<(ProxyId, Option<ProxyId>)>,
-    ) -> Encoding {
-        own.encoder_begins();
-        let (input, stage, unflushed, fault) = (None, Step::Reading, 0, None);
-        Encoding { encoder: Some(encoder), worker, own, input, stage, unflushed, fault, counted }
+    pub fn new(encoder: Encoder, worker: Rc<Worker>, counted: Option<(ProxyId, Option<ProxyId>)>) -> Encoding {
+        let (work, stage) = (Work::Encoder(encoder), Step::Reading);
+        Encoding { work, worker, input: None, spilt: Vec::new(), stage, unflushed: 0, fault: None, counted }
     }
     /// Starts with payload that was read in advance; `complete` if that is all.
     pub fn preload(&mut self, input: Option<Buffer>, complete: bool) {
@@ -84,7 +86,11 @@ impl Encoding {
         let had = buffer.len();
         loop {
             turn::round();
-            if self.stage == Step::Ended {
+            if !self.spilt.is_empty() {
+                let taken = buffer.append(&self.spilt);
+                self.spilt.drain(..taken);
+            }
+            if self.stage == Step::Ended && self.spilt.is_empty() {
                 return Poll::Ready(Ok(Body::End));
             }
             if buffer.room() < ROOM_MIN {
@@ -94,6 +100,7 @@ impl Encoding {
                 if buffer.len() > had {
                     return Poll::Ready(Ok(Body::grown(buffer, had)));
                 }
+                self.rest(cx);
                 ready!(turn::poll_proceed(cx));
             }
             if self.stage == Step::Reading && self.input.is_none() {
@@ -102,10 +109,15 @@ impl Encoding {
                         Poll::Ready(Ok(())) => continue,
                         Poll::Ready(Err(fault)) => self.fault = Some(fault),
                         Poll::Pending if self.unflushed == 0 => {
-                            return match buffer.len() > had {
-                                true => Poll::Ready(Ok(Body::grown(buffer, had))),
-                                false => Poll::Pending,
-                            };
+                            if buffer.len() > had {
+                                return Poll::Ready(Ok(Body::grown(buffer, had)));
+                            }
+                            // Clients that send slowly keep no encoder. Servers do, unless there are many: pieces that refer to what
+                            // came before become smaller.
+                            if self.counted.is_none() || self.worker.encoders.are_scarce() {
+                                self.pause();
+                            }
+                            return Poll::Pending;
                         }
                         Poll::Pending => {}
                     }
@@ -120,8 +132,8 @@ impl Encoding {
                     return Poll::Ready(Err(fault));
                 }
             }
-            if self.encode(buffer).is_err() {
-                return Poll::Ready(Err(Fault::Closed));
+            if let Err(fault) = self.encode(buffer) {
+                return Poll::Ready(Err(fault));
             }
         }
     }
@@ -142,20 +154,72 @@ impl Encoding {
         }
         Poll::Ready(Ok(()))
     }
-    /// Runs the encoder once.
-    fn encode(&mut self, buffer: &mut Buffer) -> Result<(), penstock_compression::EncoderEnded> {
-        let encoder = self.encoder.as_mut().expect("it is there until the end");
+    /// Encodes into what `buffer` has room for.
+    fn encode(&mut self, buffer: &mut Buffer) -> Result<(), Fault> {
+        let progress = self.run(buffer.vacant(), false)?;
+        buffer.filled(progress.produced);
+        Ok(())
+    }
+    /// Lends the encoder to others, since the reader takes nothing for now, or the turn is over and others have none. What the encoder
+    /// holds back is handed out before.
+    pub fn rest(&mut self, cx: &mut Context<'_>) {
+        if !matches!(self.work, Work::Encoder(_)) || !self.worker.encoders.may_pause() {
+            return;
+        }
+        if turn::is_spent() && !self.worker.encoders.are_scarce() {
+            // The next turn has time for it, if it is still of use.
+            cx.waker().wake_by_ref();
+            return;
+        }
+        while self.unflushed > 0 || self.stage == Step::Ending {
+            turn::round();
+            let mut spilt = std::mem::take(&mut self.spilt);
+            let had = spilt.len();
+            spilt.resize(had + SPILL, 0);
+            let ran = self.run(&mut spilt[had..], true);
+            spilt.truncate(had + ran.as_ref().map_or(0, |progress| progress.produced));
+            self.spilt = spilt;
+            match ran {
+                Ok(progress) if progress.complete => break,
+                Ok(_) => {}
+                // The next call of `poll_body` fails in the same way.
+                Err(_) => return,
+            }
+        }
+        self.spilt.shrink_to_fit();
+        self.pause();
+    }
+    /// Lends the encoder to others until there is something to encode.
+    fn pause(&mut self) {
+        if !self.worker.encoders.may_pause() {
+            return;
+        }
+        if let Some(input) = &mut self.input {
+            self.worker.buffers.shrink(input);
+        }
+        self.work = match std::mem::replace(&mut self.work, Work::Done) {
+            Work::Encoder(encoder) => Work::Paused(self.worker.encoders.pause(encoder)),
+            other => other,
+        };
+    }
+    /// Runs the encoder once; with `flushes`, all that it takes is handed out.
+    fn run(&mut self, output: &mut [u8], flushes: bool) -> Result<Encoded, Fault> {
+        self.work = match std::mem::replace(&mut self.work, Work::Done) {
+            Work::Paused(message) => Work::Encoder(self.worker.encoders.resume(message)?),
+            other => other,
+        };
+        let Work::Encoder(encoder) = &mut self.work else { return Err(Fault::Closed) };
         let cost_us = encoder.cost_us_per_kib();
         let input = self.input.as_ref().map_or(&[][..], Buffer::data);
         let slice = &input[..input.len().min((SLICE_US << 10) / cost_us as usize)];
         let operation = match self.stage {
             Step::Flushing => EncoderCall::Flush,
             Step::Ending if slice.len() == input.len() => EncoderCall::Finish,
+            _ if flushes => EncoderCall::Flush,
             _ => EncoderCall::Continue,
         };
         let level = encoder.level();
-        let progress = encoder.run(slice, buffer.vacant(), operation)?;
-        buffer.filled(progress.produced);
+        let progress = encoder.run(slice, output, operation).map_err(|EncoderEnded| Fault::Closed)?;
         turn::spend(cost_us * 10 * (1 + progress.consumed as u32 / 1024));
         self.unflushed += progress.consumed;
         if let Some(input) = &mut self.input {
@@ -168,11 +232,16 @@ impl Encoding {
         if progress.complete {
             self.completed(operation);
         }
-        Ok(())
+        Ok(progress)
     }
     fn give_input(&mut self) {
         if let Some(input) = self.input.take() {
             self.worker.buffers.give(input);
+        }
+    }
+    fn give_encoder(&mut self) {
+        if let Work::Encoder(encoder) = std::mem::replace(&mut self.work, Work::Done) {
+            self.worker.encoders.give(encoder);
         }
     }
     /// Goes on after a complete operation.
@@ -181,6 +250,7 @@ impl Encoding {
         match operation {
             EncoderCall::Finish => {
                 self.stage = Step::Ended;
+                self.give_encoder();
                 if let Some((frontend, backend)) = self.counted {
                     let counters = self.worker.counters();
                     counters.frontend(frontend).compressed_responses.inc();
@@ -188,10 +258,14 @@ impl Encoding {
                 }
             }
             EncoderCall::Flush => {
-                (self.stage, self.unflushed) = (Step::Reading, 0);
-                if compressing.has_limits() {
-                    let up = !compressing.is_overloaded(self.worker.now_ms());
-                    self.encoder.as_mut().expect("it is there until the end").adjust(up);
+                self.unflushed = 0;
+                if self.stage == Step::Flushing {
+                    self.stage = Step::Reading;
+                }
+                if let Work::Encoder(encoder) = &mut self.work
+                    && compressing.has_limits()
+                {
+                    encoder.adjust(!compressing.is_overloaded(self.worker.now_ms()));
                 }
             }
             EncoderCall::Continue => {
@@ -222,9 +296,92 @@ impl Encoding {
 impl Drop for Encoding {
     fn drop(&mut self) {
         self.give_input();
-        if let Some(encoder) = self.encoder.take() {
-            self.worker.encoders.give(encoder);
+        self.give_encoder();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use flate2::write::GzDecoder;
+    use penstock_config::model::CompressionAlgorithm;
+    use penstock_http::Fields;
+    use std::{io::Write, task::Waker};
+
+    /// Has this many lines of text at once, and then nothing for now, or the end.
+    struct Lines(u32, bool);
+
+    impl Source for Lines {
+        fn poll_body(&mut self, _: &mut Context<'_>, buffer: &mut Buffer) -> Poll<Result<Body, Fault>> {
+            let had = buffer.len();
+            while buffer.room() >= 8 && self.0 > 0 {
+                self.0 -= 1;
+                buffer.append(format!("{:07}\n", self.0.wrapping_mul(2_654_435_761) % 10_000_000).as_bytes());
+            }
+            match (buffer.len() > had, self.1) {
+                (true, _) => Poll::Ready(Ok(Body::grown(buffer, had))),
+                (false, true) => Poll::Ready(Ok(Body::End)),
+                (false, false) => Poll::Pending,
+            }
         }
-        self.own.encoder_ends();
+        fn trailers(&self) -> Option<&Fields> {
+            None
+        }
+    }
+
+    const MANY: usize = 40;
+
+    fn encodings(counted: Option<(ProxyId, Option<ProxyId>)>) -> (Rc<Worker>, Vec<Encoding>) {
+        let worker = crate::model::worker("frontend f\n mode http\n bind 127.0.0.1:1\n timeout client 1s\n");
+        let new = || {
+            let encoder = worker.encoders.take(CompressionAlgorithm::Gzip).expect("there is memory");
+            Encoding::new(encoder, worker.clone(), counted)
+        };
+        let all = (0..MANY).map(|_| new()).collect();
+        (worker, all)
+    }
+
+    /// Reads until a buffer is full or there is nothing for now.
+    fn read(encoding: &mut Encoding, source: &mut Lines, out: &mut Vec<u8>) -> Poll<Body> {
+        penstock_rules::turn::begin(1 << 30);
+        let cx = &mut Context::from_waker(Waker::noop());
+        let mut buffer = encoding.worker.buffers.take_anyway();
+        let polled = encoding.poll_body(cx, source, &mut buffer);
+        out.extend_from_slice(buffer.data());
+        encoding.worker.buffers.give(buffer);
+        polled.map(|body| body.expect("it does not fail"))
+    }
+
+    #[test]
+    fn readers_that_take_nothing_hold_no_encoder_and_lose_nothing() {
+        let (worker, mut all) = encodings(Some((ProxyId::default(), None)));
+        let mut read_so_far: Vec<_> = all.iter().map(|_| (Lines(40_000, true), Vec::new())).collect();
+        for _ in 0..1000 {
+            for (encoding, (source, out)) in all.iter_mut().zip(&mut read_so_far) {
+                let _ = read(encoding, source, out);
+                encoding.rest(&mut Context::from_waker(Waker::noop()));
+            }
+            assert_eq!(worker.encoders.in_use(), 0);
+            let held = all.iter().map(|encoding| encoding.spilt.capacity()).max();
+            assert!(held <= Some(40 << 10), "{held:?}");
+        }
+        for (_, out) in &read_so_far {
+            let mut decoder = GzDecoder::new(Vec::new());
+            decoder.write_all(out).and_then(|()| decoder.try_finish()).expect("it is whole");
+            assert_eq!(decoder.get_ref().len(), 8 * 40_000);
+        }
+    }
+
+    #[test]
+    fn of_many_that_wait_for_their_source_some_hold_an_encoder() {
+        for (counted, most) in [(None, 0), (Some((ProxyId::default(), None)), 16)] {
+            let (worker, mut all) = encodings(counted);
+            assert_eq!(worker.encoders.in_use(), MANY);
+            for encoding in &mut all {
+                let mut source = Lines(10, false);
+                while read(encoding, &mut source, &mut Vec::new()).is_ready() {}
+            }
+            assert_eq!(worker.encoders.in_use(), most);
+        }
     }
 }

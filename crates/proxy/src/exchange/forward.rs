@@ -191,6 +191,9 @@ impl Flow {
                         true => self.give_back(buffers),
                         false => buffers.shrink(buffer),
                     }
+                    if let Some(encoding) = &mut self.encoding {
+                        encoding.rest(cx);
+                    }
                     return Poll::Pending;
                 }
                 Poll::Ready(Err(e)) => {

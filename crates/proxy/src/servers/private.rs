@@ -18,13 +18,7 @@ pub(crate) struct Own {
     // Few clients have any, and every idle client pays for what is not in a box.
     kept: RefCell<Option<Box<Connections>>>,
     authenticates: Cell<bool>,
-    /// How many bodies are being compressed for this client.
-    encoders: Cell<u8>,
 }
-
-/// How many bodies of one client's connection are compressed at a time; others are sent as they are. Otherwise the streams
-/// of an HTTP/2 connection would multiply what an encoder takes.
-const ENCODERS_MAX: u8 = 8;
 
 #[derive(Default)]
 struct Connections {
@@ -47,18 +41,6 @@ impl Own {
         if authenticates_connection(response) {
             self.authenticates.set(true);
         }
-    }
-    /// Whether another of its bodies may be compressed now.
-    pub fn may_encode(&self) -> bool {
-        self.encoders.get() < ENCODERS_MAX
-    }
-    /// Counts a body that is being compressed.
-    pub fn encoder_begins(&self) {
-        self.encoders.set(self.encoders.get() + 1);
-    }
-    /// Counts that one of them has ended.
-    pub fn encoder_ends(&self) {
-        self.encoders.set(self.encoders.get() - 1);
     }
     /// Takes the most recently used matching connection, if the server still keeps it open.
     pub fn take(&self, key: &Key) -> Option<Returned> {
