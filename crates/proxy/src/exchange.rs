@@ -58,7 +58,7 @@ pub(crate) async fn run(live: &mut Live<'_>) {
     let present = Present::begin(live.conn);
     live.x.listed = Some(present.place());
     let ended = {
-        // Pinned, so that it stays where it is made: it is the largest future of all.
+        // Pinned, so that it stays where it is made: it is large.
         let work = pin!(served(live));
         present.unless_ended(work).await
     };
@@ -76,7 +76,8 @@ async fn served(live: &mut Live<'_>) {
                 retry::to_backend(live, backend).await;
             }
         }
-        Route::Stored => stored::deliver(live).await,
+        // In a box as attempts are.
+        Route::Stored => Box::pin(stored::deliver(live)).await,
         Route::Answered => {}
     }
 }

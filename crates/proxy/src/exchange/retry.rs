@@ -68,9 +68,9 @@ pub(super) async fn to_backend(live: &mut Live<'_>, backend: ProxyId) {
         worker.cells(&server).session(worker.now_ms());
         live.x.may_retry = attempts.are_left(proxy);
         let attempt = {
-            // Pinned in place, since it is the largest future of all.
-            let attempt = pin!(attempt(live, &slot, proxy, attempts.failures() > 0));
-            unless_shut_down(&slot, attempt).await
+            // In a box, since it is the largest future of all, and what waits before it, in a tarpit or a queue, should not pay for it.
+            let mut attempt = Box::pin(attempt(live, &slot, proxy, attempts.failures() > 0));
+            unless_shut_down(&slot, attempt.as_mut()).await
         };
         let Some(attempt) = attempt else {
             return shut_down(live, slot.server().shut_reason()).await;
