@@ -83,6 +83,11 @@ pub(crate) trait Sink {
     fn may_refill(&self) -> bool {
         false
     }
+    /// Whether the buffer of a send that is pending holds the end of what was put in, without anything around it: then it may be
+    /// given up, and the send continued with the same bytes from elsewhere.
+    fn sends_plainly(&self) -> bool {
+        false
+    }
     /// Sends the contents of `buffer`, after the head if that is still due; with `end`, also the end of the body. Ready
     /// once nothing is left to send. Until then nothing else may touch `buffer`.
     fn poll_send(&mut self, cx: &mut Context<'_>, buffer: &mut Buffer, end: Option<End<'_>>) -> Poll<io::Result<()>>;

@@ -271,7 +271,7 @@ async fn pour(live: &mut Live<'_>, body: &[u8], is_last: bool) -> bool {
             match live.client.poll_send(cx, buffer, end) {
                 Poll::Pending => {
                     // If the client does not take the response, its copy is not held in a buffer.
-                    if live.client.may_refill() {
+                    if live.client.sends_plainly() {
                         rest = &body[body.len() - rest.len() - buffer.len()..];
                         buffers.give(lent.take().expect("it was there to be sent from"));
                     }

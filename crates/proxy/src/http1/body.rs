@@ -273,6 +273,10 @@ impl Outbound {
     pub fn is_idle(&self) -> bool {
         self.head.is_empty()
     }
+    /// Whether nothing is put around the body.
+    pub fn is_plain(&self) -> bool {
+        self.form == Form::Plain
+    }
     pub fn poll_send(
         &mut self,
         cx: &mut Context<'_>,

@@ -230,10 +230,17 @@ impl Sink for Http1Client {
     fn taken(&self) -> u64 {
         (self.sent_before + self.outbound.sent).saturating_sub(self.stream.socket().untaken() as u64)
     }
+    fn sends_plainly(&self) -> bool {
+        self.outbound.is_plain()
+    }
     fn poll_send(&mut self, cx: &mut Context<'_>, buffer: &mut Buffer, end: Option<End<'_>>) -> Poll<io::Result<()>> {
-        ready!(counted(&self.tally, || {
-            self.outbound.poll_send(cx, &mut self.stream, &self.worker.buffers, buffer, end)
-        }))?;
+        let sent =
+            counted(&self.tally, || self.outbound.poll_send(cx, &mut self.stream, &self.worker.buffers, buffer, end));
+        if let (Poll::Pending, Some(input)) = (&sent, &mut self.input) {
+            // The next requests wait until the client has taken this response, which may be long.
+            self.worker.buffers.shrink(input);
+        }
+        ready!(sent)?;
         if self.tunnel && end.is_some() {
             return self.stream.poll_end(cx);
         }

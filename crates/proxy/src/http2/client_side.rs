@@ -185,6 +185,9 @@ impl Sink for Http2Client {
     fn may_refill(&self) -> bool {
         true
     }
+    fn sends_plainly(&self) -> bool {
+        true
+    }
     fn poll_send(&mut self, cx: &mut Context<'_>, buffer: &mut Buffer, end: Option<End<'_>>) -> Poll<io::Result<()>> {
         if let Outbound::Waiting | Outbound::Head(..) = self.outbound {
             // This also applies to interim responses, of which a server may send any number.

@@ -197,11 +197,16 @@ impl Buffers {
     pub fn hold<'a>(&self, slot: &'a mut Option<Buffer>) -> Result<&'a mut Buffer, NoMemory> {
         held(slot, || self.take())
     }
-    /// The buffer in `slot`, taken as by [`Buffers::take_input`] if there is none yet.
+    /// The buffer in `slot`, taken as by [`Buffers::take_input`] if there is none yet, or only what [`Buffers::shrink`] left.
     ///
     /// # Errors
     /// As [`Buffers::take`].
     pub fn hold_input<'a>(&self, slot: &'a mut Option<Buffer>) -> Result<&'a mut Buffer, NoMemory> {
+        if let Some(small) = slot.as_ref().filter(|buffer| self.is_shrunk(buffer)) {
+            let mut whole = self.take_input()?;
+            whole.append(small.data());
+            *slot = Some(whole);
+        }
         held(slot, || self.take_input())
     }
     /// Like [`Buffers::take`], for few buffers and those that hold what has been received already: takes one in any case.
@@ -301,7 +306,12 @@ mod tests {
         buffers.shrink(&mut buffer);
         assert!(buffers.is_shrunk(&buffer));
         assert_eq!((buffer.capacity(), buffer.data()), (300, &[7; 300][..]));
-        buffers.give(buffer);
+        let mut slot = Some(buffer);
+        let input = buffers.hold_input(&mut slot).unwrap();
+        assert_eq!((input.capacity(), input.data()), (1024, &[7; 300][..]), "more can be read after it");
+        let mut small = Buffer::new(10);
+        small.append(b"x");
+        buffers.give(small);
         assert_eq!(buffers.take_anyway().capacity(), 1024, "nobody is given a small one");
     }
 
