@@ -69,8 +69,9 @@ fn stated_framing(head: &RequestHead) -> Result<Framing, Error> {
 }
 
 /// Makes the fields of a message about to be sent state how its body is framed, whatever rules have made of them: a recipient
-/// that is told anything else takes the rest of the body for the next message. Returns the framing to use, which is chunks for
-/// a body whose length rules have taken away, as in HAProxy, if the recipient reads chunks.
+/// that is told anything else takes the rest of the body for the next message. Returns the framing to use. To a recipient that reads
+/// chunks, that is chunks for a body whose length rules have taken away, as in HAProxy, and for a response that would end with its
+/// connection; to any other, a response in chunks ends with its connection.
 ///
 /// Where there is no body, `Content-Length` stays in a response if it is a length, since it may be that of the response to a GET.
 pub fn state_framing(fields: &mut Fields, framing: Framing, reads_chunks: bool, is_request: bool) -> Framing {
@@ -88,6 +89,15 @@ pub fn state_framing(fields: &mut Fields, framing: Framing, reads_chunks: bool, 
             if stated != Some(length) {
                 fields.set(b"content-length", length.to_string().as_bytes()).expect("a name and a number");
             }
+        }
+        Framing::Chunked | Framing::UntilClose if !is_request => {
+            fields.remove_known(Known::ContentLength);
+            if !reads_chunks {
+                fields.remove_known(Known::TransferEncoding);
+                return Framing::UntilClose;
+            }
+            fields.set(b"transfer-encoding", b"chunked").expect("a name and a token");
+            return Framing::Chunked;
         }
         Framing::Chunked => {
             fields.remove_known(Known::ContentLength);
@@ -112,7 +122,9 @@ pub fn state_framing(fields: &mut Fields, framing: Framing, reads_chunks: bool, 
                 fields.remove_known(Known::TransferEncoding);
             }
         }
-        Framing::Tunnel => {}
+        Framing::Tunnel => {
+            fields.remove_known(Known::TransferEncoding);
+        }
     }
     framing
 }
@@ -256,19 +268,19 @@ mod tests {
                     } else if framing == Framing::Length(4) {
                         assert_eq!(request.fields.known(Known::ContentLength), Some(&b"4"[..]), "{lines:?}");
                     }
+                }
+            }
+            for framing in [Framing::None, Framing::Length(4), Framing::Chunked, Framing::UntilClose] {
+                for reads_chunks in [true, false] {
                     let mut response = ResponseHead::from_status(200);
                     response.fields = fields(&lines);
-                    let used = state_framing(&mut response.fields, framing, true, false);
+                    let used = state_framing(&mut response.fields, framing, reads_chunks, false);
                     let read =
                         response_framing(&mut response, if framing == Framing::None { b"HEAD" } else { b"GET" }, false);
                     assert_eq!(read, Ok(used), "{lines:?} {framing:?}");
+                    assert!(reads_chunks || used != Framing::Chunked);
                 }
             }
-            let mut response = ResponseHead::from_status(200);
-            response.fields = fields(&lines);
-            response.fields.remove_known(Known::TransferEncoding);
-            let used = state_framing(&mut response.fields, Framing::UntilClose, true, false);
-            assert_eq!(response_framing(&mut response, b"GET", false), Ok(used), "{lines:?}");
         }
     }
 }

@@ -272,24 +272,10 @@ impl Client for Http1Client {
         self.expects_continue = false;
         // Neither an HTTP/1.0 client nor the reader of such a response understands chunks, so the end of the connection
         // ends the body.
-        let old = self.request_version == Version::Http10;
-        let reads_chunks = !old && head.version() != Version::Http10;
+        let reads_chunks = self.request_version != Version::Http10 && head.version() != Version::Http10;
         let framing = state_framing(&mut head.fields, framing, reads_chunks, false);
-        let chunked = match framing {
-            Framing::Chunked => !old,
-            Framing::UntilClose => !old && head.version() != Version::Http10,
-            Framing::None | Framing::Length(_) | Framing::Tunnel => false,
-        };
-        self.ends_with_close = match framing {
-            Framing::Chunked | Framing::UntilClose => !chunked,
-            Framing::Tunnel => true,
-            Framing::None | Framing::Length(_) => false,
-        };
-        if chunked {
-            set(head, "transfer-encoding", b"chunked");
-        } else if framing != Framing::None {
-            head.fields.remove_known(Known::TransferEncoding);
-        }
+        let chunked = framing == Framing::Chunked;
+        self.ends_with_close = matches!(framing, Framing::UntilClose | Framing::Tunnel);
         // The rest of a body that will not be read comes before the next request.
         self.closing |= last || self.ends_with_close || !self.persistent || !self.inbound.is_ended();
         if framing != Framing::Tunnel {
