@@ -81,6 +81,9 @@ impl RequestHead {
         path: &[u8],
     ) -> Result<(), Error> {
         self.clear();
+        if method == b"PRI" {
+            return Err(Error::PrefaceMethod);
+        }
         if method == b"CONNECT" {
             self.take_start_line(method, authority.ok_or(Error::NoHost)?, is_target)?;
         } else if let Some(authority) = authority.filter(|_| path != b"*") {
@@ -153,6 +156,9 @@ impl RequestHead {
             } else if line.is_empty() {
                 self.check_host(limits)?;
                 websocket::check_request(&self.fields)?;
+                if self.method == b"PRI" {
+                    return Err(Error::PrefaceMethod);
+                }
                 self.drop_default_port();
                 return Ok(Parse::Complete { consumed: lines.consumed() });
             } else {
@@ -193,6 +199,11 @@ impl RequestHead {
         };
         self.version = Version::parse(version)?;
         self.minor = version.last().copied().filter(|minor| *minor > b'1');
+        if method == b"PRI" {
+            // Refused at the end of the head, whose other faults come first, whatever its target.
+            self.method.extend_from_slice(method);
+            return Ok(());
+        }
         self.take_start_line(method, target, if limits.lenient { is_lenient_target } else { is_target })
     }
 
@@ -200,9 +211,6 @@ impl RequestHead {
     fn take_start_line(&mut self, method: &[u8], target: &[u8], is_valid: fn(&[u8]) -> bool) -> Result<(), Error> {
         if !is_token(method) || method.len() > METHOD_BYTES_MAX {
             return Err(Error::Method);
-        }
-        if method == b"PRI" {
-            return Err(Error::PrefaceMethod);
         }
         if !is_valid(target) {
             return Err(Error::Target);

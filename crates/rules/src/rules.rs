@@ -46,6 +46,11 @@ impl Rules {
         self.list.len()
     }
 
+    /// The place in the configuration of the rule before this one: of the rule whose verdict names it as the next.
+    pub fn before(&self, next: usize) -> Option<Span> {
+        self.list.get(next.checked_sub(1)?).map(|rule| rule.span)
+    }
+
     /// Runs the rules from a place on: 0 at first, later the one that a waiting verdict named.
     pub fn run(&self, ctx: &mut Context<'_>, from: usize) -> Verdict {
         let verdict = self.decide(ctx, from);
@@ -90,7 +95,12 @@ impl Rules {
                     }
                 }
                 // These decide nothing by themselves.
-                Outcome::Done(verdict @ (Verdict::CacheUse { .. } | Verdict::CacheStore { .. })) => return verdict,
+                Outcome::Done(
+                    verdict @ (Verdict::CacheUse { .. }
+                    | Verdict::CacheStore { .. }
+                    | Verdict::WaitBody { .. }
+                    | Verdict::WaitHandshake { .. }),
+                ) => return verdict,
                 Outcome::Done(verdict) => {
                     ctx.txn.last_rule = Some(rule.span);
                     return verdict;

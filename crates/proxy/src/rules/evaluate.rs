@@ -97,6 +97,7 @@ pub(crate) async fn request(live: &mut Live<'_>, rules: &Rules, inspect: Option<
             Verdict::WaitBody { next, time, at_least } => {
                 from = next;
                 if wait_for_body(live, at_least, Some(time)).await == Judged::Over {
+                    live.x.txn.last_rule = rules.before(next);
                     return Judged::Over;
                 }
             }
@@ -309,6 +310,7 @@ pub(crate) async fn response(live: &mut Live<'_>, rules: &Rules, seen: bool, ahe
             Verdict::WaitBody { next, time, at_least } => {
                 from = next;
                 if wait_for_response_body(live, ahead, at_least, time).await == Judged::Over {
+                    live.x.txn.last_rule = rules.before(next);
                     return Judged::Over;
                 }
             }
