@@ -530,6 +530,31 @@ fn tables_give_what_haproxy_gives() {
 /// Converters that look at servers, of which there are none without sockets: `tests/scenarios/acl` has them.
 const OF_SERVERS: &[&str] = &["nbsrv", "srv_queue"];
 
+/// Converters that HAProxy 2.6, which these tables are compared with, does not know: scenarios compare them with 3.0.
+const OF_NEWER: &[&str] = &[
+    "aes_gcm_enc",
+    "map_beg_key",
+    "map_dir_key",
+    "map_dom_key",
+    "map_end_key",
+    "map_int_key",
+    "map_ip_key",
+    "map_reg_key",
+    "map_str_key",
+    "map_sub_key",
+    "ms_ltime",
+    "ms_utime",
+    "param",
+    "rfc7239_field",
+    "rfc7239_is_valid",
+    "rfc7239_n2nn",
+    "rfc7239_n2np",
+    "us_ltime",
+    "us_utime",
+    "when",
+    "x509_v_err_str",
+];
+
 #[test]
 fn every_converter_criterion_and_method_has_a_case() {
     let texts = tables().into_iter().map(|name| std::fs::read_to_string(directory().join(name)).expect("it is there"));
@@ -546,7 +571,9 @@ fn every_converter_criterion_and_method_has_a_case() {
         .map(|spec| spec.name.to_owned())
         .chain(penstock_rules::criteria().filter(|name| !name.starts_with("scook") && !name.starts_with("shdr")))
         .chain(methods)
-        .filter(|name| !words.contains(name.as_str()) && !OF_SERVERS.contains(&name.as_str()))
+        .filter(|name| {
+            !words.contains(name.as_str()) && !OF_SERVERS.contains(&name.as_str()) && !OF_NEWER.contains(&name.as_str())
+        })
         .collect();
     assert!(missing.is_empty(), "no table has a case of {missing:?}");
 }
