@@ -19,6 +19,8 @@ pub struct Key {
     pub sni: Option<Box<str>>,
     /// The PROXY header at the start, which tells the server who the client is.
     pub header: Option<Box<[u8]>>,
+    /// The digest of the only certificate that the server may have: it does not validate, but the client was shown so.
+    pub pinned: Option<[u8; 32]>,
     /// Whether only HTTP/1.1 is offered although the server's line offers more.
     pub only_http1: bool,
 }

@@ -29,6 +29,7 @@ struct Signing {
     file: Option<Spanned<PathBuf>>,
     pass: Option<String>,
     use_chain: bool,
+    untrusted: Option<Spanned<PathBuf>>,
 }
 
 impl BindDraft {
@@ -45,9 +46,16 @@ impl BindDraft {
     /// Completes it: the TLS settings count with `ssl`.
     pub(crate) fn finish(self, args: &mut Args<'_>) -> Parsed<Bind> {
         let BindDraft { mut bind, mut tls, ssl, signing } = self;
-        if ssl {
+        if ssl && bind.ssl_on_connect {
+            args.error("'ssl' and 'ssl-on-connect' exclude each other: TLS begins at once, or inside a CONNECT")
+                .hint("write two 'bind' lines");
+            return Err(Reported);
+        }
+        if ssl || bind.ssl_on_connect {
             if tls.crt.is_empty() && tls.crt_list.is_empty() {
-                args.error("'bind' with 'ssl' has no certificate").hint("add 'crt FILE' or 'crt-list FILE'");
+                let word = if ssl { "ssl" } else { "ssl-on-connect" };
+                args.error(format!("'bind' with '{word}' has no certificate"))
+                    .hint("add 'crt FILE' or 'crt-list FILE'");
                 return Err(Reported);
             }
             tls.generate = signing.finish(args)?;
@@ -65,9 +73,12 @@ impl BindDraft {
 impl Signing {
     fn finish(self, args: &mut Args<'_>) -> Parsed<Option<Generate>> {
         match (self.generate, self.file) {
-            (true, Some(ca_sign_file)) => {
-                Ok(Some(Generate { ca_sign_file, ca_sign_pass: self.pass, ca_sign_use_chain: self.use_chain }))
-            }
+            (true, Some(ca_sign_file)) => Ok(Some(Generate {
+                ca_sign_file,
+                ca_sign_pass: self.pass,
+                ca_sign_use_chain: self.use_chain,
+                ca_sign_untrusted: self.untrusted,
+            })),
             (true, None) => {
                 args.error("'generate-certificates' has no authority to sign them")
                     .hint("add 'ca-sign-file FILE', with the authority's certificate and its key");
@@ -269,6 +280,10 @@ const TLS: &[Entry] = &[
         d.ssl = true;
         Ok(())
     }),
+    Entry::new("ssl-on-connect", NONE, "Clients speak TLS inside the tunnel that they open by CONNECT", |d, _| {
+        d.bind.ssl_on_connect = true;
+        Ok(())
+    }),
     Entry::new("crt", ONE, "A certificate with its key, or a directory of them", |d, a| {
         let path = a.path("a certificate")?;
         let stored = path.value.to_string_lossy().starts_with('@');
@@ -312,6 +327,11 @@ const TLS: &[Entry] = &[
     }),
     Entry::new("ca-sign-pass", ONE, "Passphrase of the authority's key for generated certificates", |d, a| {
         d.signing.pass = Some(a.text("a passphrase")?);
+        Ok(())
+    }),
+    Entry::new("ca-sign-untrusted", ONE, "Authority that signs in place of servers that do not validate", |d, a| {
+        let path = a.path("a certificate")?;
+        d.signing.untrusted = Some(based(a.around.ca_base.as_ref(), path));
         Ok(())
     }),
     Entry::new("ca-sign-use-chain", NONE, "Sends the authority's chain with generated certificates", |d, _| {

@@ -3,7 +3,7 @@
 use crate::{
     cache,
     diagnostic::Diagnostics,
-    model::{Balance, BalanceKey, CheckKind, Config, LogFormat, Mode, Proxy, Server, ServerHost, ServerPort},
+    model::{Balance, BalanceKey, CheckKind, Config, LogFormat, Mode, Proxy, Server, ServerHost, ServerPort, Verify},
     proxy::Draft,
     span::{Line, Span, Spanned, Word},
     surroundings::Surroundings,
@@ -51,6 +51,14 @@ pub(crate) fn proxy(draft: &mut Draft, around: &mut Surroundings) {
     }
     if proxy.mode == Mode::Http {
         return;
+    }
+    if let Some(bind) = proxy.binds.iter().find(|bind| bind.ssl_on_connect) {
+        diagnostics
+            .error(
+                bind.span,
+                format!("'ssl-on-connect' in {kind} '{name}', which is in 'mode tcp': no CONNECT is read there"),
+            )
+            .hint("put this 'bind' into a frontend in 'mode http'");
     }
     if let Some(span) = switch.filter(|_| proxy.kind.has_backend() && !proxy.servers.is_empty()) {
         diagnostics
@@ -153,7 +161,7 @@ pub(crate) fn references(config: &Config, diagnostics: &mut Diagnostics) {
         for target in proxy.use_backend.iter().filter_map(|rule| rule.words.first()) {
             names.backend(proxy, target, diagnostics);
         }
-        client_hello(&names, proxy, diagnostics);
+        client_hello(config, &names, proxy, diagnostics);
         if let Some(table) = &proxy.stick_table {
             let peers = table.words.iter().skip_while(|w| w.text != "peers").nth(1);
             if let Some(peers) = peers {
@@ -176,22 +184,26 @@ fn chains(config: &Config, diagnostics: &mut Diagnostics) {
     }
 }
 
-/// Checks `tcp-request client-hello` rules: there must be connections that they apply to, and `bypass` needs a backend in mode tcp.
-fn client_hello(names: &Names<'_>, proxy: &Proxy, diagnostics: &mut Diagnostics) {
+/// Checks `tcp-request client-hello` rules: there must be connections that they apply to, `bypass` needs a backend in mode tcp, and
+/// `intercept` one whose servers are verified.
+fn client_hello(config: &Config, names: &Names<'_>, proxy: &Proxy, diagnostics: &mut Diagnostics) {
     let Some(first) = proxy.tcp_request_client_hello.first() else { return };
     if proxy.kind.has_frontend() && proxy.binds.iter().all(|bind| bind.tls.is_none()) {
         diagnostics
             .warning(first.span, "'tcp-request client-hello' has no effect: no 'bind' line here has 'ssl'")
             .hint("on a connection that is not decrypted, use 'tcp-request content' with an 'inspect-delay'");
     }
-    let bypass = |line: &crate::span::Line| line.words.first().is_some_and(|word| word.text == "bypass");
-    let targets =
-        proxy.tcp_request_client_hello.iter().filter(|line| bypass(line)).filter_map(|line| line.words.get(1));
-    for target in targets {
+    for line in &proxy.tcp_request_client_hello {
+        let [action, target, ..] = line.words.as_slice() else { continue };
+        if !matches!(action.text.as_str(), "bypass" | "intercept") {
+            continue;
+        }
         // One that does not exist is reported where the rule is compiled.
         let Some(found) = names.backends.get(target.text.as_str()) else { continue };
         if found.service.is_some() {
             is_service(target, diagnostics);
+        } else if action.text == "intercept" {
+            intercept(config, proxy, found, target, diagnostics);
         } else if found.mode != Mode::Tcp {
             let line = found.span.line;
             diagnostics
@@ -202,6 +214,40 @@ fn client_hello(names: &Names<'_>, proxy: &Proxy, diagnostics: &mut Diagnostics)
                 .hint(format!("give the backend at line {line} 'mode tcp'"));
         } else if std::ptr::eq(*found, proxy) {
             diagnostics.error(target.span, format!("'{}' would send its traffic to itself", target.text));
+        }
+    }
+}
+
+/// Checks an `intercept` rule: certificates can be made, and the servers of the backend are such that they can be validated first.
+fn intercept(config: &Config, proxy: &Proxy, backend: &Proxy, target: &Word, diagnostics: &mut Diagnostics) {
+    let generates = |bind: &crate::model::Bind| bind.tls.as_ref().is_some_and(|tls| tls.generate.is_some());
+    if let Some(bind) = proxy.binds.iter().find(|bind| bind.tls.is_some() && !generates(bind)) {
+        diagnostics
+            .error(target.span, "'intercept' has no authority that signs certificates")
+            .hint(format!("add 'generate-certificates ca-sign-file FILE' to the 'bind' at line {}", bind.span.line));
+    }
+    if backend.mode != proxy.mode {
+        diagnostics.error(target.span, format!("'{}' is not in the mode of '{}'", target.text, proxy.name));
+    }
+    for server in &backend.servers {
+        let verifies = server.settings.tls.as_ref().map(|tls| {
+            let verify = tls.conf.verify.or(config.global.ssl_server_verify).unwrap_or(Verify::Required);
+            verify != Verify::None
+        });
+        let line = server.span.line;
+        match verifies {
+            Some(true) => {}
+            Some(false) => {
+                let message =
+                    format!("the server at line {line} is not verified, so any certificate would be mirrored");
+                diagnostics.error(target.span, message).hint("give it 'verify required ca-file @system-ca'");
+            }
+            None => {
+                let message = format!("the server at line {line} has no 'ssl', so it has no certificate to mirror");
+                diagnostics
+                    .error(target.span, message)
+                    .hint("give it 'ssl verify required ca-file @system-ca sni ssl_fc_sni'");
+            }
         }
     }
 }

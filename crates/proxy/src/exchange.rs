@@ -30,6 +30,7 @@ mod stored;
 pub(crate) mod throttle;
 pub(crate) mod timeouts;
 mod transfer;
+mod tunnel;
 
 use crate::{
     exchange::live::Live,
@@ -71,13 +72,15 @@ pub(crate) async fn run(live: &mut Live<'_>) {
 
 async fn served(live: &mut Live<'_>) {
     match route::request(live).await {
+        Route::Backend(_) if tunnel::missing(live.conn, live.x).is_some() => Box::pin(tunnel::refuse(live)).await,
         Route::Backend(backend) => {
             if inspect::request(live).await == Judged::GoOn {
                 retry::to_backend(live, backend).await;
             }
         }
-        // In a box as attempts are.
+        // In boxes as attempts are.
         Route::Stored => Box::pin(stored::deliver(live)).await,
+        Route::Tunnel => Box::pin(tunnel::open(live)).await,
         Route::Answered => {}
     }
 }

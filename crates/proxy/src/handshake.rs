@@ -2,6 +2,7 @@
 //! protocol.
 
 pub(crate) mod client_hello;
+mod intercept;
 
 use crate::{
     accept::accepted::Accepted,
@@ -41,12 +42,35 @@ pub(crate) async fn run(worker: Rc<Worker>, accepted: Accepted) {
         _held: Some((place, alive)),
     });
     // Only what waits for long has to be small: the handshake's state is on the heap until it ends.
-    let mut bypass = None;
-    let Some(stream) = Box::pin(establish(&mut conn, socket, &mut bypass)).await else {
-        if let Some((client, backend)) = bypass {
-            Box::pin(tcp::bypass(*conn, *client, backend)).await;
-        }
-        return;
+    if let Some(established) = Box::pin(establish(&mut conn, socket)).await {
+        serve(conn, established).await;
+    }
+}
+
+/// Serves the TLS connection inside a tunnel that the client has opened by CONNECT. `begun` has been read already.
+pub(crate) async fn inside(mut conn: Box<Conn>, socket: Socket, begun: Vec<u8>) {
+    conn.accepted = conn.worker.clock.tick();
+    (conn.requests, conn.facts.http_major) = (0, 0);
+    conn.worker.pulse().enter(Stage::Handshake);
+    let timeout = conn.proxy().timeouts.client;
+    conn.deadline.set(conn.accepted, timeout);
+    if let Some(established) = Box::pin(secure(&mut conn, socket, begun)).await {
+        conn.handshake_ms = (conn.worker.clock.tick() - conn.accepted).as_millis() as i64;
+        serve(conn, established).await;
+    }
+}
+
+/// What requests, or bytes, are read from.
+enum Established {
+    Stream(Stream),
+    /// It is not decrypted, and goes to this backend.
+    Bypass(Box<Raw>, ProxyId),
+}
+
+async fn serve(conn: Box<Conn>, established: Established) {
+    let stream = match established {
+        Established::Bypass(client, backend) => return Box::pin(tcp::bypass(*conn, *client, backend)).await,
+        Established::Stream(stream) => stream,
     };
     match conn.proxy().mode {
         Mode::Tcp => Box::pin(tcp::run(*conn, stream)).await,
@@ -85,9 +109,8 @@ fn facts(worker: &Worker, socket: &Socket, proxy: ProxyId, bind: usize) -> ConnF
     }
 }
 
-/// Runs everything before the first request, within `timeout client`. There is no stream if the connection is over, or goes
-/// to the backend in `bypass` without being decrypted.
-async fn establish(conn: &mut Conn, socket: Socket, bypass: &mut Option<(Box<Raw>, ProxyId)>) -> Option<Stream> {
+/// Runs everything before the first request, within `timeout client`; `None` if the connection is over.
+async fn establish(conn: &mut Conn, socket: Socket) -> Option<Established> {
     conn.worker.pulse().enter(Stage::Handshake);
     if !admitted(conn, &socket, evaluate::Kind::Connection) {
         return None;
@@ -101,20 +124,34 @@ async fn establish(conn: &mut Conn, socket: Socket, bypass: &mut Option<(Box<Raw
             None => return fail(conn, &Failure::Timeout("Timeout during PROXY header")),
         }
     }
+    let established = match conn.bind().ssl_on_connect {
+        true => Established::Stream(Stream::Clear(socket)),
+        false => secure(conn, socket, Vec::new()).await?,
+    };
+    started(
+        conn,
+        match &established {
+            Established::Stream(stream) => stream.socket(),
+            Established::Bypass(client, _) => client.stream.socket(),
+        },
+    )?;
+    Some(established)
+}
+
+/// Decides by the ClientHello, and decrypts, if the `bind` line has TLS. `begun` has been read already.
+async fn secure(conn: &mut Conn, socket: Socket, begun: Vec<u8>) -> Option<Established> {
     let worker = conn.worker.clone();
-    let acceptor = &worker.shared.acceptors[conn.frontend][conn.bind];
-    let (mut socket, mut begun) = (socket, Vec::new());
-    if acceptor.is_some() && !worker.shared.program.of(conn.frontend).tcp_hello.is_empty() {
+    let Some(acceptor) = &worker.shared.acceptors[conn.frontend][conn.bind] else {
+        return Some(Established::Stream(Stream::Clear(socket)));
+    };
+    let (mut socket, mut begun, mut intercept) = (socket, begun, None);
+    if !worker.shared.program.of(conn.frontend).tcp_hello.is_empty() {
         let mut deadline = std::mem::take(&mut conn.deadline);
-        let decided = in_time(&mut deadline, client_hello::decide(conn, socket)).await;
+        let decided = in_time(&mut deadline, client_hello::decide(conn, socket, &begun)).await;
         conn.deadline = deadline;
         match decided {
-            Some(Decided::Decrypt(same, read)) => (socket, begun) = (same, read),
-            Some(Decided::Bypass(client, backend)) => {
-                started(conn, client.stream.socket())?;
-                *bypass = Some((client, backend));
-                return None;
-            }
+            Some(Decided::Decrypt(same, read, origin)) => (socket, begun, intercept) = (same, read, origin),
+            Some(Decided::Bypass(client, backend)) => return Some(Established::Bypass(client, backend)),
             Some(Decided::Refused(why)) => {
                 log_handshake_failure(conn, &why);
                 return None;
@@ -122,28 +159,29 @@ async fn establish(conn: &mut Conn, socket: Socket, bypass: &mut Option<(Box<Raw
             None => return fail(conn, &Failure::Timeout("Timeout during SSL handshake")),
         }
     }
-    let stream = match acceptor {
-        None => Stream::Clear(socket),
-        Some(acceptor) => {
-            let destination = conn.facts.session_dst.or(conn.facts.dst);
-            let accepting = acceptor.accept_at(socket, begun, || Some(destination?.ip()));
+    let accepted = match intercept {
+        Some(backend) => Box::pin(intercept::accept(conn, acceptor, socket, begun, backend)).await,
+        None => {
+            let destination = conn.facts.destination().map(|address| address.ip());
+            let accepting = acceptor.accept_at(socket, begun, || destination);
             match in_time(&mut conn.deadline, accepting).await {
-                Some(Ok(tls)) => {
-                    let cells = worker.counters().frontend(conn.frontend);
-                    cells.ssl_sessions.inc();
-                    if tls.facts().resumed {
-                        cells.ssl_reused_sessions.inc();
-                    }
-                    conn.facts.tls = Some(tls.facts().clone());
-                    Stream::Tls(Box::new(tls))
-                }
-                Some(Err(e)) => return fail(conn, &Failure::Tls(e)),
-                None => return fail(conn, &Failure::Timeout("Timeout during SSL handshake")),
+                Some(accepted) => accepted.map_err(Failure::Tls),
+                None => Err(Failure::Timeout("Timeout during SSL handshake")),
             }
         }
     };
-    started(conn, stream.socket())?;
-    Some(stream)
+    match accepted {
+        Ok(tls) => {
+            let cells = worker.counters().frontend(conn.frontend);
+            cells.ssl_sessions.inc();
+            if tls.facts().resumed {
+                cells.ssl_reused_sessions.inc();
+            }
+            conn.facts.tls = Some(tls.facts().clone());
+            Some(Established::Stream(Stream::Tls(Box::new(tls))))
+        }
+        Err(reason) => fail(conn, &reason),
+    }
 }
 
 /// Runs the `tcp-request session` rules; `None` if the connection is over.
@@ -180,14 +218,19 @@ enum Failure {
     Timeout(&'static str),
     Header(&'static str),
     Tls(HandshakeError),
+    /// The server in whose place the client was to be answered.
+    Origin(String),
 }
 
 fn fail<T>(conn: &mut Conn, reason: &Failure) -> Option<T> {
     let (text, silent) = match reason {
-        Failure::Timeout(text) => (*text, false),
-        Failure::Header(text) => (*text, false),
+        Failure::Timeout(text) | Failure::Header(text) => (*text, false),
+        Failure::Origin(text) => (text.as_str(), false),
         Failure::Tls(e) => (e.message(), matches!(e, HandshakeError::Empty)),
     };
+    if let Failure::Origin(_) = reason {
+        conn.worker.counters().frontend(conn.frontend).ssl_failed_handshakes.inc();
+    }
     if let Failure::Tls(e) = reason {
         conn.worker.counters().frontend(conn.frontend).ssl_failed_handshakes.inc();
         (conn.facts.error, conn.facts.tls_error) = ((e.code(), e.message()), Some(e.library()));

@@ -32,6 +32,8 @@ pub(crate) enum Route {
     Backend(ProxyId),
     /// A stored response answers the request.
     Stored,
+    /// It opens a tunnel, in which a connection begins that ends here.
+    Tunnel,
     /// The request has been answered here.
     Answered,
 }
@@ -56,6 +58,10 @@ pub(crate) async fn request(live: &mut Live<'_>) -> Route {
     }
     if section(live, live.conn.frontend).await == Judged::Over {
         return Route::Answered;
+    }
+    let in_clear = live.conn.bind().ssl_on_connect && live.conn.facts.tls.is_none();
+    if in_clear && live.x.request.method() == b"CONNECT" {
+        return Route::Tunnel;
     }
     // The rules of the backend may yet have the request inspected, which no stored response was.
     if caching::is_found(live.x) && !shared.program.backends_inspect {

@@ -6,3 +6,4 @@ pub(crate) mod context;
 pub(crate) mod evaluate;
 pub(crate) mod login;
 pub(crate) mod lookup;
+pub(crate) mod resolve;

@@ -9,7 +9,7 @@ use crate::{
         timer::Deadline,
     },
     exchange::{
-        assign::{self, Unserved},
+        assign::{self, Reached},
         finish,
         forward::Flow,
         state::{Exchange, Switched, Times},
@@ -28,11 +28,9 @@ use crate::{
         evaluate,
     },
     server::Slot,
-    servers::key::key_of,
     tcp::raw::Raw,
     worker::{present::Present, state::Worker, turn},
 };
-use penstock_backends::retry::{Attempts, Reason};
 use penstock_config::model::{Proxy, ProxyId};
 use penstock_http::Version;
 use penstock_rules::{Buffered, By, During, Termination, Verdict};
@@ -141,47 +139,25 @@ async fn to_backend(conn: &mut Conn, client: &mut Raw, x: &mut Exchange, backend
     let bound = persistence::bind(conn, x, pool, Readable::Raw);
     persistence::stick(conn, x, pool, Readable::Raw);
     let mut want = persistence::want(conn, x, pool, Readable::Raw);
+    want.persistent = want.persistent.or_else(|| persistence::last_server(conn, pool, proxy));
     std::mem::swap(&mut x.body, &mut client.input);
-    let mut attempts = Attempts::new(&want, bound.forced);
-    let (slot, stream) = loop {
-        let gone = &mut |cx: &mut Context<'_>| match client.stream.poll_read_ready(cx) {
-            Poll::Ready(Err(_)) => Poll::Ready(()),
-            _ => Poll::Pending,
-        };
-        let slot = match assign::assign(conn, x, pool, &want, gone).await {
-            Ok(slot) => slot,
-            Err(Unserved(termination, _)) => {
-                worker.counters().backend(backend).connect_errors.inc();
-                x.log.termination = termination;
-                return;
-            }
-        };
-        let server = slot.server().clone();
-        x.server = Some(server.clone());
-        worker.roster.note(x.listed, |session| {
-            session.server = Some(server.at);
-            session.attempts += 1;
-        });
-        let cells = worker.cells(&server);
-        cells.session(worker.now_ms());
-        let _in_use = InUse::of(cells);
-        assign::count_attempt(&worker, x, &server, attempts.assigned(server.at.server));
-        let key = key_of(conn, x, &server, false, Readable::Raw);
-        let reason = match assign::connect(conn, x, &server, key.as_ref()).await {
-            Ok(stream) => break (slot, stream),
-            Err(reason) => reason,
-        };
-        drop(slot);
-        if !attempts.are_left(proxy) || reason == Reason::WrongName {
-            assign::count_connect_error(&worker, &server);
-            return;
-        }
-        let pause = attempts.failed(proxy, pool.counts().0, &mut want);
-        x.log.retries = attempts.failures();
-        if let Some(pause) = pause.filter(|_| x.log.termination != Termination(By::ServerTimeout, During::Connect)) {
-            tokio::time::sleep(pause).await;
-        }
+    let gone = &mut |cx: &mut Context<'_>| match client.stream.poll_read_ready(cx) {
+        Poll::Ready(Err(_)) => Poll::Ready(()),
+        _ => Poll::Pending,
     };
+    let reached = assign::reach(conn, x, pool, want, bound.forced, gone, async |conn, x, server, key| {
+        let cells = conn.worker.cells(server);
+        cells.session(conn.worker.now_ms());
+        let _in_use = InUse::of(cells);
+        if let Some(own) = key.and_then(|key| conn.own.take(key)) {
+            let now = conn.worker.clock.now();
+            assign::connected(x, own.facts, now);
+            return Ok(own.stream);
+        }
+        assign::connect(conn, x, server, key).await
+    })
+    .await;
+    let Some(Reached { slot, got: stream }) = reached else { return };
     let _in_use = InUse::of(worker.cells(slot.server()));
     persistence::remember(conn, x, slot.server(), Readable::Raw);
     x.txn.response_begins();
@@ -348,7 +324,8 @@ impl Inspection {
                 | Verdict::Respond(..)
                 | Verdict::Service(_)
                 | Verdict::Failed
-                // Passwords are only checked in HTTP rules.
+                // Passwords are only checked in HTTP rules, and names are only looked up for requests.
+                | Verdict::Resolve { .. }
                 | Verdict::Verify { .. } => {
                     evaluate::count_denied_response(conn, x);
                     Some(Inspected::Refused)

@@ -184,12 +184,23 @@ pub struct Txn {
     pub lenient: [bool; 2],
     /// What `early-hint` rules have to say.
     pub early_hints: Vec<EarlyHint>,
-    /// The backend that `tcp-request client-hello bypass` named.
-    pub bypass: Option<ProxyId>,
+    /// What a `tcp-request client-hello` rule does with the connection instead of only decrypting it.
+    pub detour: Option<Detour>,
+    /// The name that a `do-resolve` rule asks for.
+    pub lookup: Option<Box<crate::lookup::Lookup>>,
     /// The services that inspect it: `http-request service-chain`.
     pub inspection: Option<Box<crate::inspection::Inspection>>,
     /// The last rule that made a decision.
     pub last_rule: Option<penstock_config::Span>,
+}
+
+/// What becomes of a connection because of its ClientHello.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Detour {
+    /// `bypass`: it is passed on to this backend as it is.
+    Bypass(ProxyId),
+    /// `intercept`: a server of this backend is connected to first, and the client is answered in its place.
+    Intercept(ProxyId),
 }
 
 /// A field of a 103 response.

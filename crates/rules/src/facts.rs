@@ -106,6 +106,8 @@ pub struct ConnFacts {
     pub proxy_header: Option<Box<ProxyHeaderFacts>>,
     /// The `tcp-request client-hello` rule that decided, if one did.
     pub hello_rule: Option<Span>,
+    /// The server in whose place the client is answered: `tcp-request client-hello intercept`.
+    pub origin: Option<Arc<OriginFacts>>,
     /// 1 or 2 for HTTP, 0 for a raw connection.
     pub http_major: u8,
     /// HAProxy's number and text of the connection's error, 0 for none.
@@ -128,6 +130,17 @@ impl ConnFacts {
     pub fn destination(&self) -> Option<SocketAddr> {
         self.session_dst.or(self.dst)
     }
+}
+
+/// What is known of the server that a client's connection was intercepted for.
+#[derive(Clone, Debug, Default)]
+pub struct OriginFacts {
+    /// Its backend.
+    pub backend: ProxyId,
+    /// What is wrong with it: it was not reached, or its certificate does not validate.
+    pub error: Option<Box<str>>,
+    /// The digest of its certificate, if that does not validate and the client was shown so.
+    pub pinned: Option<[u8; 32]>,
 }
 
 /// Optional fields of a PROXY protocol header, version 2.

@@ -21,6 +21,7 @@ mod keyword;
 mod kind;
 mod link;
 pub mod log;
+mod lookup;
 mod manual;
 pub mod patterns;
 mod problem;
@@ -46,17 +47,18 @@ pub use answer::Answer;
 pub use chain::{Chain, ChainLink};
 pub use client_hello::{ClientHello, HelloError};
 pub use compile::{CaptureSlot, Compiler, Destination, PersistRule, ProxyRules, ServerOf, Switch, UseServer};
-pub use context::{Buffered, Context, EarlyHint, LogLevel, Phase, Render, RequestLine, Session, Txn};
+pub use context::{Buffered, Context, Detour, EarlyHint, LogLevel, Phase, Render, RequestLine, Session, Txn};
 pub use expr::Expr;
 pub use facts::{
-    BackendLoad, ConnFacts, FrontendLoad, NoWorld, Now, ProxyFacts, ProxyHeaderFacts, ServerConnFacts, ServerFacts,
-    ServerId, ServerLoad, ServerRef, TcpInfo, World,
+    BackendLoad, ConnFacts, FrontendLoad, NoWorld, Now, OriginFacts, ProxyFacts, ProxyHeaderFacts, ServerConnFacts,
+    ServerFacts, ServerId, ServerLoad, ServerRef, TcpInfo, World,
 };
 pub use inspection::Inspection;
 pub use keyword::{ArgKind, ArgSpec, Places, Support};
 pub use kind::Kind;
 pub use link::{Linker, Scope as Place};
 pub use log::{By, During, LogFacts, LogFormat, Termination};
+pub use lookup::Lookup;
 pub use manual::manual;
 pub use problem::Problem;
 pub use regexes::Regex;

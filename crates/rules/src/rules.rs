@@ -98,6 +98,7 @@ impl Rules {
                 Outcome::Done(
                     verdict @ (Verdict::CacheUse { .. }
                     | Verdict::CacheStore { .. }
+                    | Verdict::Resolve { .. }
                     | Verdict::WaitBody { .. }
                     | Verdict::WaitHandshake { .. }),
                 ) => return verdict,

@@ -66,6 +66,11 @@ pub enum Verdict {
         /// The index of the rule to continue with.
         next: usize,
     },
+    /// `do-resolve`: continue from `next` once the name in `Txn::lookup` has been looked up.
+    Resolve {
+        /// Where to continue.
+        next: usize,
+    },
     /// The task's turn is used up: continue from `next` in the next one.
     Rest {
         /// The index of the rule to continue with.

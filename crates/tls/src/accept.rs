@@ -2,9 +2,10 @@
 
 use crate::{
     HandshakeError, Loader, TlsStream, certificate,
-    context::{Context, Shape, Table},
-    forge::{Forge, Name},
+    context::{Context, Protocols, Shape, Table},
+    forge::{Forge, Mirrored, Name, Subject},
     handshake::{self, Flight, Opening, has_left, read_some},
+    judge::Invalid,
     line,
     session::Session,
     store::{self, Store},
@@ -78,9 +79,71 @@ impl Acceptor {
     /// As [`Acceptor::accept`].
     pub async fn accept_at<S>(
         &self,
-        mut stream: S,
+        stream: S,
         prefix: Vec<u8>,
         destination: impl Fn() -> Option<IpAddr>,
+    ) -> Result<TlsStream<S>, HandshakeError>
+    where
+        S: AsyncRead + AsyncWrite + Unpin,
+    {
+        self.accept_as(stream, prefix, |hello| self.choose(hello, &destination).ok_or(HandshakeError::UnknownName))
+            .await
+    }
+
+    /// Accepts in place of a server that has been connected to, with a certificate that says what the server's own says. The whole
+    /// ClientHello, as [`Acceptor::asked`] has read it, is the prefix.
+    ///
+    /// # Errors
+    ///
+    /// As [`Acceptor::accept`].
+    pub async fn accept_for<S>(
+        &self,
+        stream: S,
+        prefix: Vec<u8>,
+        origin: &ServerSeen<'_>,
+    ) -> Result<TlsStream<S>, HandshakeError>
+    where
+        S: AsyncRead + AsyncWrite + Unpin,
+    {
+        self.accept_as(stream, prefix, |hello| self.mirror(hello, origin).ok_or(HandshakeError::UnknownName)).await
+    }
+
+    /// Reads a whole ClientHello to `input`, before anything is decided. If this line could not answer it, it is refused here.
+    ///
+    /// # Errors
+    ///
+    /// As [`Acceptor::accept`].
+    pub async fn asked<S>(&self, stream: &mut S, input: &mut Vec<u8>) -> Result<Requested, HandshakeError>
+    where
+        S: AsyncRead + AsyncWrite + Unpin,
+    {
+        if line::is_closed(self.max_wait) {
+            return Err(HandshakeError::TurnedAway);
+        }
+        read_hello(stream, input, |hello| match can_verify(hello, KeyKind::EcdsaP256) {
+            true => Ok(Requested::of(hello)),
+            // The certificates made here have such a key.
+            false => Err(HandshakeError::Tls(PeerIncompatible::NoSignatureSchemesInCommon.into())),
+        })
+        .await
+    }
+
+    /// Refuses a client, whose ClientHello has been read, because of its server.
+    pub async fn refuse<S: AsyncWrite + Unpin>(&self, stream: &mut S, invalid: Option<Invalid>) {
+        let refused = invalid.map_or(HandshakeError::Internal("no server"), HandshakeError::Origin);
+        let _ = stream.write_all(&alert(&refused, &[])).await;
+    }
+
+    /// Whether certificates are made for servers that do not validate: `ca-sign-untrusted`.
+    pub fn presents_untrusted(&self) -> bool {
+        self.live.load().untrusted.is_some()
+    }
+
+    async fn accept_as<S>(
+        &self,
+        mut stream: S,
+        prefix: Vec<u8>,
+        choose: impl Fn(&ClientHello<'_>) -> Result<Chosen, HandshakeError>,
     ) -> Result<TlsStream<S>, HandshakeError>
     where
         S: AsyncRead + AsyncWrite + Unpin,
@@ -90,31 +153,7 @@ impl Acceptor {
         }
         let presence = InProgress::handshake();
         let mut input = prefix;
-        let chosen = loop {
-            let refused = match ClientHello::read(&input) {
-                // Checked first, since such a hello has no list of signature schemes either.
-                Ok(Some(hello)) if !(hello.supports_version(TLS13) || hello.supports_version(TLS12)) => {
-                    HandshakeError::Tls(PeerIncompatible::Tls12NotOffered.into())
-                }
-                Ok(Some(hello)) => match self.choose(&hello, &destination) {
-                    Some(chosen) => break chosen,
-                    None => HandshakeError::UnknownName,
-                },
-                Ok(None) => {
-                    if read_some(&mut stream, &mut input).await.map_err(HandshakeError::Aborted)? > 0 {
-                        continue;
-                    }
-                    return Err(match input.is_empty() {
-                        true => HandshakeError::Empty,
-                        false => HandshakeError::Aborted(io::ErrorKind::UnexpectedEof.into()),
-                    });
-                }
-                Err(HelloError::NotTls) if is_http(&input) => HandshakeError::ClearHttp,
-                Err(error) => HandshakeError::BadHello(error),
-            };
-            let _ = stream.write_all(&alert(&refused, &input)).await;
-            return Err(refused);
-        };
+        let chosen = read_hello(&mut stream, &mut input, choose).await?;
         let permit = line::enter(self.share, self.max_wait).await.map_err(|_| HandshakeError::TurnedAway)?;
         if permit.waited && has_left(&mut stream, &mut input).await {
             line::left();
@@ -122,16 +161,16 @@ impl Acceptor {
         }
         let Chosen { ready, wanted, known } = chosen;
         let made = match wanted {
-            Some(Wanted { forge, name, agreed }) => {
-                forge.make(&name, certificate::now(), self.share).await.map(|context| (context, agreed))
+            Some(Wanted { forge, subject, protocols }) => {
+                forge.make(&subject, certificate::now(), self.share).await.map(|context| (context, protocols))
             }
             None => None,
         };
-        let Some((context, agreed)) = made.or(ready) else {
+        let Some((context, protocols)) = made.or(ready) else {
             let _ = stream.write_all(&alert(&HandshakeError::UnknownName, &input)).await;
             return Err(HandshakeError::UnknownName);
         };
-        let config = context.config(agreed);
+        let config = context.config(&protocols);
         let session = UnbufferedServerConnection::new(config).map_err(HandshakeError::Tls)?;
         let flight = Flight::new(Session::Server(Box::new(session)), input);
         let mut open = handshake::run(
@@ -153,18 +192,16 @@ impl Acceptor {
     /// What a ClientHello selects, before a connection is made.
     fn choose(&self, hello: &ClientHello<'_>, destination: &dyn Fn() -> Option<IpAddr>) -> Option<Chosen> {
         let table = self.live.load();
-        let sni = hello.sni().map(|name| String::from_utf8_lossy(name).to_ascii_lowercase());
+        let sni = name_in(hello);
         let named = sni.as_deref().map(|name| table.names.find(name)).unwrap_or_default();
-        let agreed =
-            |shape: &Shape| hello.alpn().any(|offer| shape.base.alpn_protocols.iter().any(|ours| ours == offer));
         let (mut context, mut wanted) = (None, None);
         let candidates = match (named.is_empty(), &table.forge) {
             (false, _) => &*named,
             (true, Some(forge)) if can_verify(hello, KeyKind::EcdsaP256) => {
-                match self.name(sni.as_deref(), destination) {
-                    Some(name) => match forge.known(&name, certificate::now()) {
+                match self.name(sni.as_deref(), destination).map(Subject::Name) {
+                    Some(subject) => match forge.known(&subject, certificate::now()) {
                         Some(known) => context = Some(known),
-                        None => wanted = Some(Wanted { forge: forge.clone(), name, agreed: agreed(forge.shape()) }),
+                        None => wanted = Some(Wanted::new(forge, subject, protocols(hello, forge.shape()))),
                     },
                     None if sni.is_some() => forge.refuse(),
                     None => {}
@@ -180,16 +217,41 @@ impl Acceptor {
             return None;
         }
         let ready = context.map(|context| {
-            let agreed = agreed(&context.shape);
-            (context, agreed)
+            let protocols = protocols(hello, &context.shape);
+            (context, protocols)
         });
+        Some(Chosen { ready, wanted, known: self.known(hello) })
+    }
+
+    /// The certificate that is made in a server's place.
+    fn mirror(&self, hello: &ClientHello<'_>, origin: &ServerSeen<'_>) -> Option<Chosen> {
+        let table = self.live.load();
+        let forge = if origin.is_valid { table.forge.as_ref()? } else { table.untrusted.as_ref()? };
+        let known = self.known(hello);
+        let Some(mirrored) = Mirrored::of(origin.certificate, known.sni.as_deref()) else {
+            forge.refuse();
+            return None;
+        };
+        let offered = |protocol: &[u8]| hello.alpn().any(|offer| offer == protocol);
+        let of_line = protocols(hello, forge.shape());
+        let protocols = match &origin.protocol {
+            Agreed::NotAsked => of_line,
+            Agreed::On(protocol) if of_line == Protocols::OfLine && offered(protocol) => {
+                Protocols::Only(protocol.to_vec())
+            }
+            Agreed::On(_) | Agreed::Nothing => Protocols::None,
+        };
+        Some(Chosen { ready: None, wanted: Some(Wanted::new(forge, Subject::Mirror(mirrored), protocols)), known })
+    }
+
+    /// The parts of a hello that are kept as facts.
+    fn known(&self, hello: &ClientHello<'_>) -> TlsFacts {
         let captured = |most: usize| {
             let ciphers = hello.cipher_suites_bytes();
             Captured { version: hello.legacy_version, ciphers: ciphers[..ciphers.len().min(most)].into() }
         };
-        let hello = (self.capture > 0).then(|| Box::new(captured(self.capture)));
-        let known = TlsFacts { sni, hello, ..TlsFacts::default() };
-        Some(Chosen { ready, wanted, known })
+        let captured = (self.capture > 0).then(|| Box::new(captured(self.capture)));
+        TlsFacts { sni: name_in(hello), hello: captured, ..TlsFacts::default() }
     }
 
     /// What a certificate is made for, if it can be made.
@@ -204,8 +266,8 @@ impl Acceptor {
 
 /// What a ClientHello selects. One of the first two is there.
 struct Chosen {
-    /// A certificate, and whether a protocol was agreed on (ALPN).
-    ready: Option<(Arc<Context>, bool)>,
+    /// A certificate, and what ALPN may choose.
+    ready: Option<(Arc<Context>, Protocols)>,
     /// One to make first; if that fails, the other is used.
     wanted: Option<Wanted>,
     /// The parts of the hello that are kept as facts.
@@ -215,8 +277,99 @@ struct Chosen {
 /// A certificate to be made.
 struct Wanted {
     forge: Arc<Forge>,
-    name: Name,
-    agreed: bool,
+    subject: Subject,
+    protocols: Protocols,
+}
+
+impl Wanted {
+    fn new(forge: &Arc<Forge>, subject: Subject, protocols: Protocols) -> Wanted {
+        Wanted { forge: forge.clone(), subject, protocols }
+    }
+}
+
+/// A server in whose place a client is answered.
+pub struct ServerSeen<'a> {
+    /// Its certificate in DER.
+    pub certificate: &'a [u8],
+    /// The protocol that it speaks.
+    pub protocol: Agreed<'a>,
+    /// Whether its certificate validates. If not, another authority signs.
+    pub is_valid: bool,
+}
+
+/// What a server said about protocols (ALPN), which clients are told too.
+pub enum Agreed<'a> {
+    /// It was not asked: clients agree with the line.
+    NotAsked,
+    /// It chose none.
+    Nothing,
+    /// It chose this one.
+    On(&'a [u8]),
+}
+
+/// What a client asks for, as far as a connection to its server depends on it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Requested {
+    /// The name of the server, in lower case.
+    pub sni: Option<String>,
+    /// The protocols that it offers.
+    pub alpn: Vec<Vec<u8>>,
+    /// Whether it speaks nothing older than TLS 1.3.
+    pub only_tls13: bool,
+}
+
+impl Requested {
+    fn of(hello: &ClientHello<'_>) -> Requested {
+        let alpn = hello.alpn().map(<[u8]>::to_vec).collect();
+        Requested { sni: name_in(hello), alpn, only_tls13: !hello.supports_version(TLS12) }
+    }
+}
+
+/// Reads a ClientHello to `input`, and what it is answered with by `choose`. A hello that is refused is answered with an alert.
+async fn read_hello<S, T>(
+    stream: &mut S,
+    input: &mut Vec<u8>,
+    choose: impl Fn(&ClientHello<'_>) -> Result<T, HandshakeError>,
+) -> Result<T, HandshakeError>
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
+    loop {
+        let refused = match ClientHello::read(input) {
+            // Checked first, since such a hello has no list of signature schemes either.
+            Ok(Some(hello)) if !(hello.supports_version(TLS13) || hello.supports_version(TLS12)) => {
+                HandshakeError::Tls(PeerIncompatible::Tls12NotOffered.into())
+            }
+            Ok(Some(hello)) => match choose(&hello) {
+                Ok(chosen) => return Ok(chosen),
+                Err(refused) => refused,
+            },
+            Ok(None) => {
+                if read_some(stream, input).await.map_err(HandshakeError::Aborted)? > 0 {
+                    continue;
+                }
+                return Err(match input.is_empty() {
+                    true => HandshakeError::Empty,
+                    false => HandshakeError::Aborted(io::ErrorKind::UnexpectedEof.into()),
+                });
+            }
+            Err(HelloError::NotTls) if is_http(input) => HandshakeError::ClearHttp,
+            Err(error) => HandshakeError::BadHello(error),
+        };
+        let _ = stream.write_all(&alert(&refused, input)).await;
+        return Err(refused);
+    }
+}
+
+/// The name that a client asks for, in lower case.
+fn name_in(hello: &ClientHello<'_>) -> Option<String> {
+    hello.sni().map(|name| String::from_utf8_lossy(name).to_ascii_lowercase())
+}
+
+/// What ALPN may choose: the line's protocols, if the client offers one of them.
+fn protocols(hello: &ClientHello<'_>, shape: &Shape) -> Protocols {
+    let agreed = hello.alpn().any(|offer| shape.base.alpn_protocols.iter().any(|ours| ours == offer));
+    if agreed { Protocols::OfLine } else { Protocols::None }
 }
 
 /// Among certificates for one name, the first whose signature the client can verify; ECDSA before RSA, since it is
@@ -290,14 +443,22 @@ fn ignored_refusal(clients: &Clients, facts: &mut TlsFacts) {
 fn alert(refused: &HandshakeError, input: &[u8]) -> Vec<u8> {
     const UNEXPECTED_MESSAGE: u8 = 10;
     const DECODE_ERROR: u8 = 50;
+    const HANDSHAKE_FAILURE: u8 = 40;
     const PROTOCOL_VERSION: u8 = 70;
+    const INTERNAL_ERROR: u8 = 80;
     const UNRECOGNIZED_NAME: u8 = 112;
     let fatal = |description| vec![0x15, 3, 3, 0, 2, 2, description];
     if matches!(refused, HandshakeError::UnknownName) {
         return fatal(UNRECOGNIZED_NAME);
     }
-    if matches!(refused, HandshakeError::Tls(Error::PeerIncompatible(_))) {
-        return fatal(PROTOCOL_VERSION);
+    match refused {
+        HandshakeError::Tls(Error::PeerIncompatible(PeerIncompatible::NoSignatureSchemesInCommon)) => {
+            return fatal(HANDSHAKE_FAILURE);
+        }
+        HandshakeError::Tls(Error::PeerIncompatible(_)) => return fatal(PROTOCOL_VERSION),
+        HandshakeError::Origin(invalid) => return fatal(invalid.alert()),
+        HandshakeError::Internal(_) => return fatal(INTERNAL_ERROR),
+        _ => {}
     }
     let mut reader = rustls::server::Acceptor::default();
     let mut rest = input;

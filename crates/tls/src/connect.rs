@@ -2,14 +2,20 @@
 
 use crate::{
     HandshakeError, Loader, TlsStream,
+    accept::Requested,
     handshake::{self, Flight, Opening},
+    judge::{Invalid, Judge, Pinned},
     session::Session,
     store::{self, Store},
+    verify::Servers,
 };
 use arc_swap::ArcSwap;
 use penstock_config::{Diagnostics, Span, model::ServerTls};
 use penstock_engine::{Share, worker::InProgress};
-use rustls::{ClientConfig, client::UnbufferedClientConnection};
+use rustls::{
+    ClientConfig, PeerIncompatible,
+    client::{Resumption, UnbufferedClientConnection, danger::ServerCertVerifier},
+};
 use rustls_pki_types::ServerName;
 use std::{net::Ipv4Addr, sync::Arc, time::Duration};
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -26,8 +32,31 @@ pub struct Connector {
 /// The settings of connections, until a command replaces them.
 pub(crate) struct Client {
     pub config: Arc<ClientConfig>,
-    /// Whether the server's certificate is verified.
-    pub verifies: bool,
+    /// What the server's certificate is verified by.
+    pub servers: Arc<Servers>,
+}
+
+impl Client {
+    /// The same with another configuration.
+    fn with(&self, config: ClientConfig) -> Client {
+        Client { config: Arc::new(config), servers: self.servers.clone() }
+    }
+
+    /// The same with another verifier. Sessions belong to the verifier that let them begin, so there are none to resume.
+    fn verified_by(&self, verifier: Arc<dyn ServerCertVerifier>) -> Client {
+        let mut config = ClientConfig::clone(&self.config);
+        config.dangerous().set_certificate_verifier(verifier);
+        config.resumption = Resumption::disabled();
+        self.with(config)
+    }
+}
+
+/// A server that a client's connection is for, and what is wrong with its certificate.
+pub struct Probed<S> {
+    /// The connection, over which nothing has been sent yet.
+    pub stream: TlsStream<S>,
+    /// What was found, if it was to be tolerated.
+    pub invalid: Option<Invalid>,
 }
 
 impl Connector {
@@ -52,8 +81,50 @@ impl Connector {
         let client = self.live.load();
         let mut config = ClientConfig::clone(&client.config);
         config.alpn_protocols = protocols.iter().map(|protocol| protocol.to_vec()).collect();
-        let client = Client { config: Arc::new(config), verifies: client.verifies };
-        Connector { live: Arc::new(ArcSwap::from_pointee(client)) }
+        Connector { live: Arc::new(ArcSwap::from_pointee(client.with(config))) }
+    }
+
+    /// A copy of the connector that accepts the certificate with this digest ([`crate::pin`]), and no other.
+    pub fn pinned(&self, digest: [u8; 32]) -> Connector {
+        let client = self.live.load();
+        let pinned = Pinned::new(client.servers.clone(), digest);
+        Connector { live: Arc::new(ArcSwap::from_pointee(client.verified_by(Arc::new(pinned)))) }
+    }
+
+    /// Whether the line offers protocols by ALPN.
+    pub fn offers(&self) -> bool {
+        !self.live.load().config.alpn_protocols.is_empty()
+    }
+
+    /// Connects to a server in whose place a client is to be answered, before the client is. Of the protocols of the line, those are
+    /// offered that the client offers, and nothing older is accepted than it accepts. With `tolerates`, a server that does not
+    /// validate is returned, and what is wrong with it.
+    ///
+    /// # Errors
+    ///
+    /// As [`Connector::connect`], and [`HandshakeError::Origin`].
+    pub async fn probe<S>(
+        &self,
+        stream: S,
+        sni: Option<&str>,
+        asked: &Requested,
+        tolerates: bool,
+    ) -> Result<Probed<S>, HandshakeError>
+    where
+        S: AsyncRead + AsyncWrite + Unpin,
+    {
+        let client = self.live.load_full();
+        let judge = Judge::new(client.servers.clone(), tolerates);
+        let judged = client.verified_by(judge.clone());
+        let mut config = ClientConfig::clone(&judged.config);
+        config.alpn_protocols.retain(|ours| asked.alpn.contains(ours));
+        let connector = Connector { live: Arc::new(ArcSwap::from_pointee(judged.with(config))) };
+        let opened = connector.connect(stream, sni).await;
+        let stream = opened.map_err(|error| judge.found().map_or(error, HandshakeError::Origin))?;
+        if asked.only_tls13 && stream.facts().version != "TLSv1.3" {
+            return Err(HandshakeError::Tls(PeerIncompatible::ServerDoesNotSupportTls12Or13.into()));
+        }
+        Ok(Probed { stream, invalid: judge.found() })
     }
 
     /// The name that the server's certificate must be for. rustls sends no SNI for an address, so an address stands for
@@ -85,7 +156,7 @@ impl Connector {
         // Creating the connection generates its key pairs.
         let (config, name) = {
             let client = self.live.load();
-            (client.config.clone(), Connector::name(client.verifies, sni)?)
+            (client.config.clone(), Connector::name(client.servers.verifies(), sni)?)
         };
         let with_sni = matches!(name, ServerName::DnsName(_));
         let presence = InProgress::handshake();

@@ -24,6 +24,8 @@ pub(crate) struct Table {
     pub defaults: Vec<Arc<Context>>,
     /// What makes certificates for other names: `generate-certificates`.
     pub forge: Option<Arc<Forge>>,
+    /// What makes certificates in place of those that do not validate: `ca-sign-untrusted`.
+    pub untrusted: Option<Arc<Forge>>,
 }
 
 /// One certificate, with the settings it is presented under.
@@ -36,6 +38,17 @@ pub(crate) struct Context {
     pub excluded: Vec<String>,
     /// Built for the first handshake that needs it, since few of fifty thousand certificates are ever asked for.
     built: OnceLock<Built>,
+}
+
+/// The protocols that ALPN chooses from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Protocols {
+    /// Those of the line.
+    OfLine,
+    /// This one, on which a server has agreed.
+    Only(Vec<u8>),
+    /// None: the client offers none of them, or its server agreed on none.
+    None,
 }
 
 /// A context in rustls' types.
@@ -69,10 +82,18 @@ impl Context {
         self.built.get_or_init(|| self.shape.present(&self.certificate))
     }
 
-    /// The configuration, with ALPN if the client offers one of the protocols.
-    pub fn config(&self, agreed: bool) -> Arc<ServerConfig> {
+    /// The configuration for a client that may agree on these protocols.
+    pub fn config(&self, protocols: &Protocols) -> Arc<ServerConfig> {
         let built = self.built();
-        if agreed { built.config.clone() } else { built.without_alpn.clone() }
+        match protocols {
+            Protocols::OfLine => built.config.clone(),
+            Protocols::None => built.without_alpn.clone(),
+            Protocols::Only(protocol) => {
+                let mut config = ServerConfig::clone(&built.config);
+                config.alpn_protocols = vec![protocol.clone()];
+                Arc::new(config)
+            }
+        }
     }
 }
 
@@ -92,6 +113,17 @@ impl fmt::Debug for Context {
 }
 
 impl Shape {
+    /// The same for certificates that must not be taken for others with the same names: sessions begun with one are not continued
+    /// with the other.
+    pub fn apart(&self, why: &str) -> Shape {
+        let mut id = digest::Context::new(&digest::SHA256);
+        id.update(&self.policy);
+        id.update(why.as_bytes());
+        let Shape { base, clients, cache, ring, .. } = self;
+        let (base, clients, cache, ring) = (base.clone(), clients.clone(), cache.clone(), ring.clone());
+        Shape { base, clients, policy: policy_id(id), cache, ring }
+    }
+
     fn present(&self, certificate: &Arc<Certificate>) -> Built {
         let policy = self.policy_for(certificate);
         let mut config = self.base.clone();

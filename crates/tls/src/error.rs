@@ -1,5 +1,6 @@
 //! Why a handshake failed, in HAProxy's wording.
 
+use crate::judge::Invalid;
 use std::{fmt, io};
 
 /// Why a handshake failed. By the time this is returned, the alert has been sent, if one is due.
@@ -28,6 +29,8 @@ pub enum HandshakeError {
     WrongName,
     /// A server presented a certificate for another name than that of `verifyhost`.
     WrongHost,
+    /// The certificate of the server in whose place a client was to be answered does not validate.
+    Origin(Invalid),
     /// TLS failed: no common version or suite, a bad signature, or an alert from the peer.
     Tls(rustls::Error),
     /// The line of handshakes was longer than `tune.crypto.max-wait`.
@@ -74,6 +77,7 @@ impl fmt::Display for HandshakeError {
             HandshakeError::ClearHttp => f.write_str(" (HTTP in clear text)"),
             HandshakeError::UnknownName => f.write_str(" (no certificate for the name asked for)"),
             HandshakeError::Certificate { verify, .. } => write!(f, " (verification result {verify})"),
+            HandshakeError::Origin(invalid) => write!(f, " ({invalid})"),
             HandshakeError::Tls(e) => write!(f, " ({e})"),
             HandshakeError::TurnedAway => {
                 f.write_str(" (turned away: the wait would be longer than tune.crypto.max-wait)")

@@ -4,6 +4,11 @@
 //! once a process, so that a certificate costs one signature and no key; they are kept, the least recently used are dropped.
 
 mod certificate;
+mod kept;
+mod mirror;
+
+pub(crate) use kept::Kept;
+pub(crate) use mirror::Mirrored;
 
 use crate::{
     certificate::{Certificate, Material},
@@ -12,14 +17,14 @@ use crate::{
 };
 use aws_lc_rs::signature::{ECDSA_P256_SHA256_ASN1_SIGNING, EcdsaKeyPair};
 use certificate::{Contents, Signature};
+use kept::{Key, Look};
 use penstock_engine::{Share, SigningKey};
 use rustls_pki_types::{CertificateDer, DnsName};
 use std::{
-    collections::{BTreeMap, HashMap},
     fmt,
     net::IpAddr,
     sync::{
-        Arc, Mutex, OnceLock, PoisonError,
+        Arc, OnceLock,
         atomic::{AtomicU64, Ordering::Relaxed},
     },
 };
@@ -79,19 +84,29 @@ impl Authority {
         Ok(Authority { certificate, signature, subject, key_identifier, not_before, not_after })
     }
 
-    /// Makes a certificate for a name. The signature may wait for others.
-    async fn certify(&self, name: &Name, now: i64, with_chain: bool, share: Share) -> Option<(Certificate, i64)> {
+    /// Makes a certificate; returns it with the time until which it is kept. The signature may wait for others.
+    async fn certify(&self, subject: &Subject, now: i64, with_chain: bool, share: Share) -> Option<(Certificate, i64)> {
         if now >= self.not_after {
             return None;
         }
         let key = leaf_key()?;
-        let until = self.not_after.min(now + AFTER);
+        let (names, from, until) = match subject {
+            Subject::Name(name) => (std::slice::from_ref(name), now - BEFORE, now + AFTER),
+            Subject::Mirror(server) => (&*server.names, server.not_before, server.not_after),
+        };
+        let until = self.not_after.min(until);
+        let keep = match subject {
+            // Clients never see it expire.
+            Subject::Name(_) => now.midpoint(until),
+            // Another would say the same.
+            Subject::Mirror(_) => self.not_after,
+        };
         let to_sign = certificate::to_sign(&Contents {
             signature: self.signature,
             issuer: &self.subject,
             issuer_key: self.key_identifier.as_deref(),
-            name,
-            not_before: self.not_before.max(now - BEFORE),
+            names,
+            not_before: self.not_before.max(from),
             not_after: until,
             public_key: &key.spki(),
         })?;
@@ -101,7 +116,7 @@ impl Authority {
             chain.extend(self.certificate.certified.cert.iter().cloned());
         }
         let certificate = Certificate::new(Material { chain, key: Some(key), ..Material::default() }).ok()?;
-        Some((certificate, until))
+        Some((certificate, keep))
     }
 }
 
@@ -116,9 +131,26 @@ fn leaf_key() -> Option<Arc<SigningKey>> {
 }
 
 /// What a certificate is made for.
+pub(crate) enum Subject {
+    /// A name that a client asked for, whatever the server behind it has.
+    Name(Name),
+    /// A server whose certificate has been seen.
+    Mirror(Mirrored),
+}
+
+impl Subject {
+    fn key(&self) -> Key {
+        match self {
+            Subject::Name(name) => Key::Name(name.clone()),
+            Subject::Mirror(server) => Key::Server(server.digest),
+        }
+    }
+}
+
+/// What a certificate is valid for.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Name {
-    /// A host's name, in lower case.
+    /// A host's name, in lower case; those of servers may begin with a star.
     Dns(Arc<str>),
     Ip(IpAddr),
 }
@@ -129,6 +161,23 @@ impl Name {
         // RFC 6066, 3: without a dot at the end.
         let valid = !sni.ends_with('.') && DnsName::try_from(sni).is_ok();
         valid.then(|| Name::Dns(sni.to_ascii_lowercase().into()))
+    }
+
+    /// Whether a certificate with it is valid for the host `asked`.
+    fn is_for(&self, asked: &str) -> bool {
+        let Name::Dns(name) = self else { return false };
+        match name.strip_prefix('*') {
+            Some(suffix) => asked.find('.').is_some_and(|dot| asked[dot..].eq_ignore_ascii_case(suffix)),
+            None => name.eq_ignore_ascii_case(asked),
+        }
+    }
+
+    /// Its length, as far as it matters for what a certificate takes.
+    fn len(&self) -> usize {
+        match self {
+            Name::Dns(name) => name.len(),
+            Name::Ip(_) => 16,
+        }
     }
 }
 
@@ -169,95 +218,34 @@ impl Forge {
         &self.shape
     }
 
-    /// The certificate made before for this name.
-    pub fn known(&self, name: &Name, now: i64) -> Option<Arc<Context>> {
-        self.kept.find(&(self.id, name.clone()), now)
+    /// The certificate made before for this subject.
+    pub fn known(&self, subject: &Subject, now: i64) -> Option<Arc<Context>> {
+        self.kept.find(&(self.id, subject.key()), now)
     }
 
-    /// Makes the certificate. `None` if the authority has expired or the signature failed.
-    pub async fn make(&self, name: &Name, now: i64, share: Share) -> Option<Arc<Context>> {
-        let Some((certificate, until)) = self.authority.certify(name, now, self.with_chain, share).await else {
+    /// The certificate for this subject: the one made before, or a new one. While it is being signed, others who ask for it wait for that
+    /// signature. `None` if the authority has expired or the signature failed.
+    pub async fn make(&self, subject: &Subject, now: i64, share: Share) -> Option<Arc<Context>> {
+        let signing = match self.kept.look((self.id, subject.key()), now) {
+            Look::Known(context) => return Some(context),
+            Look::New(signing) => signing,
+        };
+        signing.result(|| self.sign(subject, now, share)).await
+    }
+
+    /// Has a certificate signed; with the time until which it is kept.
+    async fn sign(&self, subject: &Subject, now: i64, share: Share) -> Option<(Arc<Context>, i64)> {
+        let Some((certificate, keep)) = self.authority.certify(subject, now, self.with_chain, share).await else {
             self.refuse();
             return None;
         };
         let context = Arc::new(Context::new(0, Arc::new(certificate), self.shape.clone(), Vec::new()));
-        self.kept.keep((self.id, name.clone()), context.clone(), now.midpoint(until));
-        Some(context)
+        Some((context, keep))
     }
 
     /// Counts a name for which no certificate is made.
     pub fn refuse(&self) {
-        self.kept.refused.fetch_add(1, Relaxed);
-    }
-}
-
-/// The certificates made by this process: `tune.ssl.ssl-ctx-cache-size`.
-pub(crate) struct Kept {
-    state: Mutex<Recent>,
-    size: usize,
-    made: AtomicU64,
-    found: AtomicU64,
-    refused: AtomicU64,
-}
-
-type Key = (u64, Name);
-
-/// The most recently used certificates.
-#[derive(Default)]
-struct Recent {
-    entries: HashMap<Key, Entry>,
-    /// The keys by their last use.
-    order: BTreeMap<u64, Key>,
-    uses: u64,
-}
-
-struct Entry {
-    context: Arc<Context>,
-    /// The entry's key in `Recent::order`: greater is more recent.
-    used: u64,
-    /// When another is made: half-way to its end, so that clients never see it expire.
-    until: i64,
-}
-
-impl Kept {
-    pub fn new(size: usize) -> Arc<Kept> {
-        let (made, found, refused) = Default::default();
-        Arc::new(Kept { state: Mutex::default(), size, made, found, refused })
-    }
-
-    pub fn counts(&self) -> Forgeries {
-        Forgeries { made: self.made.load(Relaxed), kept: self.found.load(Relaxed), refused: self.refused.load(Relaxed) }
-    }
-
-    fn find(&self, key: &Key, now: i64) -> Option<Arc<Context>> {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        let Recent { entries, order, uses } = &mut *state;
-        let entry = entries.get_mut(key).filter(|entry| now < entry.until)?;
-        *uses += 1;
-        if let Some(key) = order.remove(&entry.used) {
-            order.insert(*uses, key);
-        }
-        entry.used = *uses;
-        self.found.fetch_add(1, Relaxed);
-        Some(entry.context.clone())
-    }
-
-    fn keep(&self, key: Key, context: Arc<Context>, until: i64) {
-        self.made.fetch_add(1, Relaxed);
-        if self.size == 0 {
-            return;
-        }
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        state.uses += 1;
-        let used = state.uses;
-        if let Some(old) = state.entries.insert(key.clone(), Entry { context, used, until }) {
-            state.order.remove(&old.used);
-        }
-        state.order.insert(used, key);
-        while state.entries.len() > self.size {
-            let Some((_, oldest)) = state.order.pop_first() else { return };
-            state.entries.remove(&oldest);
-        }
+        self.kept.refuse();
     }
 }
 

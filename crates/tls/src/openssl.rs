@@ -24,7 +24,8 @@ impl HandshakeError {
             HandshakeError::Certificate { .. }
             | HandshakeError::Version1
             | HandshakeError::WrongHost
-            | HandshakeError::WrongName => (134, "certificate verify failed"),
+            | HandshakeError::WrongName
+            | HandshakeError::Origin(_) => (134, "certificate verify failed"),
             HandshakeError::Tls(error) => of_library(error),
             HandshakeError::Internal(_) => INTERNAL,
         };

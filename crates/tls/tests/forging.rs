@@ -124,6 +124,38 @@ fn every_engine_signs_certificates_that_clients_verify() {
 }
 
 #[test]
+fn handshakes_for_one_new_name_wait_for_one_signature() {
+    let (certificate, key) = authority(Kind::Rsa2048, Fault::None);
+    let files = with_authority(&(certificate.clone() + &key), &certificate);
+    for engine in engines() {
+        let store = Store::new(&Config::default());
+        let acceptor = Rc::new(built(&store, &bind(forging(None, false)), &files));
+        let connector = Rc::new(connector(trusting("/ca.crt", TlsConf::default()), &files));
+        behind(engine, async {
+            let mut tasks = Vec::new();
+            for number in 0..CLIENTS {
+                let (acceptor, connector) = (acceptor.clone(), connector.clone());
+                tasks.push(tokio::task::spawn_local(async move {
+                    if number % 6 == 0 {
+                        // Whoever leaves, maybe while it has the certificate signed for all, keeps nobody waiting.
+                        let visit = visit(&acceptor, &connector, Some("new.test"), None);
+                        let _ = tokio::time::timeout(std::time::Duration::from_micros(number as u64 * 50), visit).await;
+                        return;
+                    }
+                    let (server, client) = visit(&acceptor, &connector, Some("new.test"), None).await;
+                    server.and(client.map(drop)).unwrap_or_else(|e| panic!("{engine:?}: {e}"));
+                }));
+            }
+            for task in tasks {
+                task.await.unwrap();
+            }
+        });
+        let counts = store.forgeries();
+        assert_eq!((counts.made, counts.refused), (1, 0), "{engine:?}");
+    }
+}
+
+#[test]
 fn signatures_of_the_authority_share_batches() {
     let (certificate, key) = authority(Kind::Rsa2048, Fault::None);
     let files = with_authority(&(certificate.clone() + &key), &certificate);

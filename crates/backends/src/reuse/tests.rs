@@ -59,13 +59,15 @@ fn keys() -> Vec<Key> {
         for server in [0, 1] {
             for sni in [None, Some("a"), Some("b")] {
                 for header in [None, Some(&b"PROXY TCP4 192.0.2.1"[..]), Some(b"PROXY TCP4 192.0.2.2")] {
-                    for (only_http1, encrypted) in [(false, false), (false, true), (true, false), (true, true)] {
+                    for flags in 0..12 {
+                        let (only_http1, encrypted) = (flags & 1 != 0, flags & 2 != 0);
                         keys.push(Key {
                             at: ServerRef { proxy: ProxyId(0), server: ServerId::configured(server) },
                             target: target.clone(),
                             encrypted,
                             sni: sni.map(Into::into),
                             header: header.map(Into::into),
+                            pinned: [None, Some([1; 32]), Some([2; 32])][flags >> 2],
                             only_http1,
                         });
                     }

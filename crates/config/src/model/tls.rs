@@ -68,6 +68,8 @@ pub struct Generate {
     pub ca_sign_pass: Option<String>,
     /// `ca-sign-use-chain`.
     pub ca_sign_use_chain: bool,
+    /// `ca-sign-untrusted`: the authority for servers that do not validate.
+    pub ca_sign_untrusted: Option<Spanned<PathBuf>>,
 }
 
 /// The TLS settings that a `bind` line, a crt-list line or a `server` line may have.

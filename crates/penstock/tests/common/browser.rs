@@ -26,6 +26,11 @@ pub struct Browser {
 impl Browser {
     /// Starts a browser, or reports that there is none.
     pub fn start(place: &Place, what: &str) -> Option<Browser> {
+        Browser::start_with(place, what, &[])
+    }
+
+    /// The same with more arguments.
+    pub fn start_with(place: &Place, what: &str, more: &[&str]) -> Option<Browser> {
         let Some(program) =
             ["chromium", "chromium-browser", "google-chrome"].into_iter().find(|name| is_installed(name))
         else {
@@ -38,12 +43,12 @@ impl Browser {
         let child = Command::new("sh")
             .arg("-c")
             .arg(
-                "exec \"$0\" --headless=new --no-sandbox --disable-gpu --remote-debugging-pipe --user-data-dir=\"$1\" about:blank \
-                 3<\"$2\" 4>\"$3\"",
+                "exec 3<\"$1\" 4>\"$2\"; shift 2; exec \"$0\" --headless=new --no-sandbox --disable-gpu --remote-debugging-pipe \"$@\" about:blank",
             )
             .arg(program)
-            .arg(place.0.join("profile"))
             .args([&to, &from])
+            .arg(format!("--user-data-dir={}", place.0.join("profile").display()))
+            .args(more)
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::null())

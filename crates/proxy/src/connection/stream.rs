@@ -16,7 +16,7 @@ use std::{
     num::NonZeroUsize,
     pin::Pin,
     sync::Arc,
-    task::{Context, Poll, ready},
+    task::{Context, Poll, Waker, ready},
 };
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
@@ -69,6 +69,13 @@ impl Stream {
             Stream::Clear(_) => false,
             Stream::Tls(tls) => tls.is_ready(),
         }
+    }
+    /// Whether the peer has sent nothing for us to read: in TLS, at most messages of the protocol itself, which are taken note of. The
+    /// next read has to be polled.
+    pub fn is_still(&mut self) -> bool {
+        let mut byte = [0];
+        let mut room = ReadBuf::new(&mut byte);
+        Pin::new(self).poll_read(&mut Context::from_waker(Waker::noop()), &mut room).is_pending()
     }
     /// Reads at most `limit` bytes after the contents of `buffer`.
     pub fn poll_fill(&mut self, cx: &mut Context<'_>, buffer: &mut Buffer, limit: usize) -> Poll<io::Result<Fill>> {

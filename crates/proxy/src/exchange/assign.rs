@@ -3,13 +3,17 @@
 use super::state::{Exchange, ms_between};
 use crate::{
     connection::{Conn, in_time, stream::Stream},
+    rules::context::Readable,
     server::{Assignment, Backend, Seen, Server, ServerRef, Slot, Want},
-    servers::connect::{self, Failure},
+    servers::{
+        connect::{self, Failure},
+        key::key_of,
+    },
     worker::state::Worker,
 };
 use penstock_backends::{
     queue::Granted,
-    retry::{Attempt, Reason},
+    retry::{Attempt, Attempts, Reason},
     reuse::Key,
 };
 use penstock_rules::{By, During, ServerConnFacts, Termination};
@@ -95,10 +99,21 @@ pub(crate) async fn assign(
 /// once the time is over. There is no key while the server's name is not resolved.
 pub(crate) async fn open(conn: &mut Conn, server: &Server, key: Option<&Key>) -> Option<Result<Stream, Failure>> {
     let worker = conn.worker.clone();
+    let opening = key.map(|key| connect::open(&worker.shared, server, key));
+    timed(conn, server, opening).await
+}
+
+/// Waits for what opens a connection, in the way of [`open`].
+pub(crate) async fn timed<T>(
+    conn: &mut Conn,
+    server: &Server,
+    opening: Option<impl Future<Output = Result<T, Failure>>>,
+) -> Option<Result<T, Failure>> {
+    let worker = conn.worker.clone();
     let timeout = worker.shared.config.proxies[server.at.proxy].timeouts.connect;
     conn.deadline.set(worker.clock.tick(), timeout);
-    let opened = match key {
-        Some(key) => in_time(&mut conn.deadline, Box::pin(connect::open(&worker.shared, server, key))).await,
+    let opened = match opening {
+        Some(opening) => in_time(&mut conn.deadline, Box::pin(opening)).await,
         None => Some(Err(Failure::NoAddress)),
     };
     worker.clock.tick();
@@ -106,6 +121,60 @@ pub(crate) async fn open(conn: &mut Conn, server: &Server, key: Option<&Key>) ->
     let seen = if matches!(opened, Some(Ok(_))) { Seen::Connected } else { Seen::NotConnected };
     worker.shared.backends.observe(server.at, seen, worker.clock.now().into_std());
     opened
+}
+
+/// A place on a server, and what `connect` has got there.
+pub(crate) struct Reached<T> {
+    pub slot: Slot,
+    pub got: T,
+}
+
+/// Finds a server and has `connect` connect to it, as many times as `retries` allows, for what is no request. If none is reached,
+/// the log facts say why.
+pub(crate) async fn reach<T>(
+    conn: &mut Conn,
+    x: &mut Exchange,
+    pool: &Arc<Backend>,
+    mut want: Want,
+    forced: bool,
+    gone: &mut dyn FnMut(&mut Context<'_>) -> Poll<()>,
+    mut connect: impl AsyncFnMut(&mut Conn, &mut Exchange, &Server, Option<&Key>) -> Result<T, Reason>,
+) -> Option<Reached<T>> {
+    let worker = conn.worker.clone();
+    let proxy = &worker.shared.config.proxies[pool.proxy];
+    let mut attempts = Attempts::new(&want, forced);
+    loop {
+        let slot = match assign(conn, x, pool, &want, gone).await {
+            Ok(slot) => slot,
+            Err(Unserved(termination, _)) => {
+                worker.counters().backend(pool.proxy).connect_errors.inc();
+                x.log.termination = termination;
+                return None;
+            }
+        };
+        let server = slot.server().clone();
+        x.server = Some(server.clone());
+        worker.roster.note(x.listed, |session| {
+            session.server = Some(server.at);
+            session.attempts += 1;
+        });
+        count_attempt(&worker, x, &server, attempts.assigned(server.at.server));
+        let key = key_of(conn, x, &server, false, Readable::Raw);
+        let reason = match connect(conn, x, &server, key.as_ref()).await {
+            Ok(got) => return Some(Reached { slot, got }),
+            Err(reason) => reason,
+        };
+        drop(slot);
+        if !attempts.are_left(proxy) || reason == Reason::WrongName {
+            count_connect_error(&worker, &server);
+            return None;
+        }
+        let pause = attempts.failed(proxy, pool.counts().0, &mut want);
+        x.log.retries = attempts.failures();
+        if let Some(pause) = pause.filter(|_| x.log.termination != Termination(By::ServerTimeout, During::Connect)) {
+            tokio::time::sleep(pause).await;
+        }
+    }
 }
 
 /// Opens a new connection for an exchange, and notes it there.
@@ -144,7 +213,7 @@ pub(crate) async fn connect(
 }
 
 /// Records that there is a connection to the server.
-pub(super) fn connected(x: &mut Exchange, facts: ServerConnFacts, now: Instant) {
+pub(crate) fn connected(x: &mut Exchange, facts: ServerConnFacts, now: Instant) {
     x.log.termination = Termination::default();
     x.log.Tc = x.times.assigned.map_or(0, |assigned| ms_between(assigned, now));
     x.times.connected = Some(now);

@@ -14,7 +14,7 @@ use super::{
     timeouts::{Awaited, Patience, Side},
 };
 use crate::{
-    connection::{Conn, in_time},
+    connection::{Conn, in_time, stream::Stream},
     exchange::live::Live,
     http1::server_side::Http1Server,
     http2::{
@@ -33,6 +33,7 @@ use crate::{
     servers::{key::key_of, pool::Returned},
     worker::{
         pulse::{Stage, Who},
+        state::Worker,
         task,
         turn::{self, cost},
     },
@@ -43,7 +44,7 @@ use penstock_backends::{
 };
 use penstock_config::model::{HttpReuse, Proxy};
 use penstock_http::{Framing, Limits};
-use penstock_rules::{By, During, Termination};
+use penstock_rules::{By, During, ServerConnFacts, Termination};
 use std::{
     future::poll_fn,
     rc::Rc,
@@ -77,9 +78,14 @@ pub(super) async fn attempt(live: &mut Live<'_>, slot: &Slot, proxy: &Proxy, rep
     let private = private || own.is_some();
     let backend = worker.counters().backend(server.at.proxy);
     let count = |protocol| worker.tally(server.at.proxy, Part::Backend, protocol);
-    let (stream, tally, uses) = match own.or_else(|| worker.pool.take(server, &key, claim.as_ref()?)) {
+    let kept = own.or_else(|| worker.pool.take(server, &key, claim.as_ref()?));
+    // The server may have closed it meanwhile.
+    let stale = kept.is_some();
+    let (stream, tally, uses) = match kept {
         Some(taken) => {
-            cells.reuses.inc();
+            if taken.uses > 0 {
+                cells.reuses.inc();
+            }
             connected(live.x, taken.facts, worker.clock.now());
             (taken.stream, taken.tally, taken.uses)
         }
@@ -96,13 +102,11 @@ pub(super) async fn attempt(live: &mut Live<'_>, slot: &Slot, proxy: &Proxy, rep
         },
     };
     if !only_http1 && mux::is_spoken_by(&stream, &server.config.settings) {
-        let tune = &worker.shared.config.global.tune.h2_be;
         let facts = live.x.server_conn.clone();
-        let Ok((mux, driver)) = Mux::open(stream, count(Protocol::Http2), facts, tune, &limits).await else {
+        let Some(mux) = multiplex(worker, server, stream, facts, &limits).await else {
             live.x.log.termination = Termination(By::Server, During::Connect);
             return Err(Ended::Retry(Reason::Connect));
         };
-        task::spawn(worker, Who::Server { peer: live.x.server_conn.dst }, driver);
         match private {
             _ if worker.draining.get() => {}
             true => live.conn.own.give_mux(key.clone(), mux.clone()),
@@ -117,7 +121,6 @@ pub(super) async fn attempt(live: &mut Live<'_>, slot: &Slot, proxy: &Proxy, rep
     let may_keep = headers::to_server(live.conn, live.x, proxy, server);
     let framing = live.x.sent_framing(live.client);
     upstream.request(&mut live.x.request, framing);
-    let stale = uses > 0;
     let result = forward(live, &mut upstream, server, proxy, stale).await;
     match result {
         Ok(()) if may_keep => {
@@ -133,6 +136,21 @@ pub(super) async fn attempt(live: &mut Live<'_>, slot: &Slot, proxy: &Proxy, rep
         _ => upstream.give_back(),
     }
     result
+}
+
+/// Begins HTTP/2 on a connection to a server; `None` if the server does not take the preface.
+pub(crate) async fn multiplex(
+    worker: &Rc<Worker>,
+    server: &Server,
+    stream: Stream,
+    facts: ServerConnFacts,
+    limits: &Limits,
+) -> Option<Rc<Mux>> {
+    let tune = &worker.shared.config.global.tune.h2_be;
+    let (tally, peer) = (worker.tally(server.at.proxy, Part::Backend, Protocol::Http2), facts.dst);
+    let (mux, driver) = Mux::open(stream, tally, facts, tune, limits).await.ok()?;
+    task::spawn(worker, Who::Server { peer }, driver);
+    Some(mux)
 }
 
 /// An existing HTTP/2 connection that this request may use: the client's own, or a shared one.

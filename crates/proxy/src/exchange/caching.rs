@@ -29,6 +29,11 @@ pub(crate) fn look_up(live: &mut Live<'_>, cache: CacheId) {
     if x.caching.as_ref().is_some_and(|caching| caching.found.is_some()) {
         return;
     }
+    if live.conn.facts.origin.as_ref().is_some_and(|origin| origin.pinned.is_some()) {
+        // Only this client was shown that its server does not validate.
+        x.caching = None;
+        return;
+    }
     if live.conn.own.authenticates() {
         // What its server sends belongs to whoever logged in on the connection, though no request says so.
         x.caching = None;

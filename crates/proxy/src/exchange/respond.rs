@@ -4,6 +4,7 @@ use super::{
     ends::{Client, End},
     state::Exchange,
     timeouts::client_timeout,
+    tunnel,
 };
 use crate::{
     connection::{Conn, taken_in_time},
@@ -73,7 +74,8 @@ pub(crate) fn page(conn: &mut Conn, x: &mut Exchange, status: u16) -> Page {
             return page;
         }
     }
-    Page::Body(builtin(&mut x.response, status).into())
+    let why = tunnel::missing(conn, x).filter(|_| status == 503).map(|why| format!("{why}."));
+    Page::Body(builtin_saying(&mut x.response, status, why.as_deref().unwrap_or(explanation(status))).into())
 }
 
 /// Makes a page that `http-error` describes.
@@ -122,6 +124,10 @@ pub(crate) fn parse_page(content: &[u8], head: &mut ResponseHead) -> Option<Vec<
 }
 
 fn builtin(head: &mut ResponseHead, status: u16) -> Vec<u8> {
+    builtin_saying(head, status, explanation(status))
+}
+
+fn builtin_saying(head: &mut ResponseHead, status: u16, explanation: &str) -> Vec<u8> {
     head.start(status, Version::Http11);
     if let Some(reason) = page_reason(status) {
         head.set_reason(reason.as_bytes()).expect("plain text");
@@ -129,7 +135,7 @@ fn builtin(head: &mut ResponseHead, status: u16) -> Vec<u8> {
     let reason = std::str::from_utf8(head.reason()).unwrap_or_default();
     let mut body = String::with_capacity(128);
     // Writing to a string cannot fail.
-    let _ = write!(body, "<html><body><h1>{status} {reason}</h1>\n{}\n</body></html>\n", explanation(status));
+    let _ = write!(body, "<html><body><h1>{status} {reason}</h1>\n{explanation}\n</body></html>\n");
     let length = body.len().to_string();
     fields(head, &[("content-length", length.as_str()), ("cache-control", "no-cache"), ("content-type", "text/html")]);
     if matches!(status, 400 | 408) {

@@ -53,6 +53,8 @@ pub(crate) struct Exchange {
     pub responded: bool,
     /// Whether this is a TLS connection that is passed on without being decrypted.
     pub bypassed: bool,
+    /// Whether it was a CONNECT that was answered: what follows on its connection is another one, in TLS.
+    pub tunnels: bool,
     /// Set for the first request of a connection that was of `mode tcp` until then.
     pub switched: Option<Switched>,
     /// Whether the request was invalid; its log line has the format of failed connections.
@@ -162,7 +164,7 @@ impl Unused {
         x.cookie = CookiePersistence::default();
         (x.body_complete, x.responded, x.announced, x.continued) = (false, false, None, 0);
         x.response_announced = None;
-        (x.refused, x.bypassed, x.switched) = (false, false, None);
+        (x.refused, x.bypassed, x.tunnels, x.switched) = (false, false, false, None);
         let mut kept = self.0.borrow_mut();
         if kept.len() < KEPT {
             kept.push(x);

@@ -12,24 +12,27 @@ use crate::{
     worker::turn,
 };
 use penstock_config::model::ProxyId;
-use penstock_rules::{Phase, Verdict};
+use penstock_rules::{Detour, Phase, Verdict};
 use std::future::poll_fn;
 
 /// How a connection continues after its ClientHello.
 pub(crate) enum Decided {
-    /// The connection is decrypted, beginning with the bytes that have been read.
-    Decrypt(Socket, Vec<u8>),
+    /// The connection is decrypted, in place of a server of the backend if there is one, beginning with the bytes that have been read.
+    Decrypt(Socket, Vec<u8>, Option<ProxyId>),
     /// The connection is passed on to this backend, without being decrypted.
     Bypass(Box<Raw>, ProxyId),
     /// The connection is closed, for this reason.
     Refused(String),
 }
 
-/// Runs the rules, and reads as much of the ClientHello as they ask for. The caller limits the time.
-pub(crate) async fn decide(conn: &mut Conn, socket: Socket) -> Decided {
+/// Runs the rules, and reads as much of the ClientHello as they ask for; `begun` has been read already. The caller limits the time.
+pub(crate) async fn decide(conn: &mut Conn, socket: Socket, begun: &[u8]) -> Decided {
     let worker = conn.worker.clone();
     let rules = &worker.shared.program.of(conn.frontend).tcp_hello;
     let mut client = Box::new(Raw::new(Stream::Clear(socket), worker.clone(), true));
+    if client.put_back(begun).is_err() {
+        return Decided::Refused("No memory for the ClientHello".to_owned());
+    }
     let mut x = worker.take_exchange();
     let (mut from, mut complete) = (0, false);
     let verdict = loop {
@@ -59,17 +62,21 @@ pub(crate) async fn decide(conn: &mut Conn, socket: Socket) -> Decided {
             decided => break Some(decided),
         }
     };
-    let (bypass, rule) = (x.txn.bypass.take(), x.txn.last_rule);
+    let (detour, rule) = (x.txn.detour.take(), x.txn.last_rule);
     conn.facts.hello_rule = rule;
     worker.give_exchange(x);
     let by = rule.map_or_else(String::new, |rule| format!(" by the client-hello rule at line {}", rule.line));
-    match (verdict, bypass) {
-        (Some(Verdict::Continue | Verdict::Accept), Some(backend)) => Decided::Bypass(client, backend),
-        (Some(Verdict::Continue | Verdict::Accept), None) => {
+    match (verdict, detour) {
+        (Some(Verdict::Continue | Verdict::Accept), Some(Detour::Bypass(backend))) => Decided::Bypass(client, backend),
+        (Some(Verdict::Continue | Verdict::Accept), detour) => {
             let begun = client.pending().to_vec();
             client.give_back();
             let Stream::Clear(socket) = client.stream else { unreachable!("made above") };
-            Decided::Decrypt(socket, begun)
+            let origin = match detour {
+                Some(Detour::Intercept(backend)) => Some(backend),
+                _ => None,
+            };
+            Decided::Decrypt(socket, begun, origin)
         }
         (verdict, _) => {
             if verdict == Some(Verdict::SilentDrop) {

@@ -4,7 +4,7 @@ use super::client_side::{Http1Client, Received};
 use crate::{
     connection::{Conn, IDLE_AFTER, close, stream::Stream},
     exchange::{self, ends::Client, finish, invalid, live::Live, respond, state::Exchange},
-    http2,
+    handshake, http2,
     observe::http_counters::{Protocol, Running},
     worker::{buffer::Buffer, pulse::Stage, turn},
 };
@@ -39,6 +39,11 @@ pub(crate) async fn resume(
         match Box::pin(requests(&mut conn, &mut client, ready, &mut begun)).await {
             Next::Idle { since } => ready = since,
             Next::End => break,
+            Next::Tunnel => {
+                // Before it there was no TLS.
+                let (Stream::Clear(socket), begun) = client.into_parts() else { return };
+                return Box::pin(handshake::inside(conn, socket, begun)).await;
+            }
             Next::Http2 => {
                 let (stream, begun) = client.into_parts();
                 return Box::pin(http2::connection::run(conn, stream, begun)).await;
@@ -110,6 +115,8 @@ enum Next {
         since: Instant,
     },
     End,
+    /// What follows is a connection of its own, in TLS.
+    Tunnel,
     /// There was no request: the client sent HTTP/2's preface.
     Http2,
 }
@@ -163,6 +170,12 @@ async fn request(conn: &mut Conn, client: &mut Http1Client, ready: Instant, begu
         Some(Received::Request) => {
             conn.request_complete(&mut x);
             exchange::run(&mut Live::new(&worker, conn, client, &mut x)).await;
+            if x.tunnels {
+                // Where rules have sent the tunnel is where the connection inside is going.
+                conn.facts.session_dst = x.txn.dst.or(conn.facts.session_dst);
+                conn.worker.give_exchange(x);
+                return Next::Tunnel;
+            }
             client.is_reusable()
         }
         Some(Received::Closed { partial: false } | Received::Failed { partial: false }) if silent => false,

@@ -5,7 +5,10 @@ use super::choose;
 use crate::{
     connection::{Conn, in_time, stream::Fill},
     exchange::state::Exchange,
-    rules::context::{self, Readable},
+    rules::{
+        context::{self, Readable},
+        resolve,
+    },
     tcp::raw::Raw,
     worker::turn,
 };
@@ -120,6 +123,11 @@ async fn content(conn: &mut Conn, client: &mut Raw, x: &mut Exchange, proxy: Pro
             | Verdict::CacheUse { next, .. }
             | Verdict::CacheStore { next, .. } => {
                 from = next;
+                continue;
+            }
+            Verdict::Resolve { next } => {
+                from = next;
+                resolve::settle(&worker, conn, x, Readable::Raw).await;
                 continue;
             }
             Verdict::Rest { next } => {

@@ -142,9 +142,10 @@ fn hash(conn: &mut Conn, x: &mut Exchange, pool: &Backend, stage: Readable) -> O
 }
 
 /// The server to which this client has a connection of its own: for `option prefer-last-server`, and always for a
-/// client that authenticates its connections.
+/// client that authenticates its connections, or whose server was connected to before it was answered.
 pub(crate) fn last_server(conn: &Conn, pool: &Backend, proxy: &Proxy) -> Option<ServerId> {
-    if !(conn.own.authenticates() || proxy.options.prefer_last_server) {
+    let is_bound = conn.own.authenticates() || conn.facts.origin.is_some();
+    if !(is_bound || proxy.options.prefer_last_server) {
         return None;
     }
     conn.own.last(pool.proxy).filter(|&server| pool.get(server).is_some_and(|server| server.is_usable()))

@@ -3,6 +3,7 @@
 use super::{
     context::{Judged, Readable, context},
     login::{self, Settled},
+    resolve,
 };
 use crate::{
     connection::{Conn, in_time, socket::Socket},
@@ -123,6 +124,10 @@ pub(crate) async fn request(live: &mut Live<'_>, rules: &Rules, inspect: Option<
             Verdict::Rest { next } => {
                 from = next;
                 poll_fn(turn::poll_proceed).await;
+            }
+            Verdict::Resolve { next } => {
+                from = next;
+                resolve::settle(worker, live.conn, live.x, Readable::Request).await;
             }
             Verdict::Verify { next } => {
                 from = next;
@@ -334,7 +339,7 @@ pub(crate) async fn response(live: &mut Live<'_>, rules: &Rules, seen: bool, ahe
                     return Judged::Over;
                 }
             }
-            Verdict::Service(_) | Verdict::SwitchToHttp(_) => return Judged::GoOn,
+            Verdict::Service(_) | Verdict::SwitchToHttp(_) | Verdict::Resolve { .. } => return Judged::GoOn,
         }
     }
 }
@@ -410,6 +415,7 @@ pub(crate) fn connection(conn: &mut Conn, socket: &Socket, kind: Kind) -> Judged
             | Verdict::Respond(..)
             | Verdict::Service(_)
             | Verdict::Failed
+            | Verdict::Resolve { .. }
             | Verdict::Verify { .. } => {
                 conn.listener_cells().iter().for_each(|cells| match kind {
                     Kind::Connection => cells.denied_connections.inc(),

@@ -9,7 +9,7 @@ use penstock_backends::reuse::Key;
 use penstock_config::model::{Proxy, SourceAddress};
 use penstock_http::proxy_protocol;
 use penstock_rules::Txn;
-use penstock_tls::HandshakeError;
+use penstock_tls::{HandshakeError, Probed, Requested};
 use std::{
     io,
     net::{IpAddr, SocketAddr},
@@ -24,7 +24,7 @@ use tokio::{
 #[derive(Debug)]
 #[allow(dead_code, reason = "the reasons inside are for whoever debugs")]
 pub(crate) enum Failure {
-    /// The server's name is not resolved.
+    /// The server's name is not resolved, or TLS is needed and switched off.
     NoAddress,
     /// Refused, unreachable or reset.
     Refused(io::Error),
@@ -36,6 +36,36 @@ pub(crate) enum Failure {
 
 /// Connects to a server as the key says. The caller limits the time.
 pub(crate) async fn open(shared: &Shared, server: &Server, key: &Key) -> Result<Stream, Failure> {
+    let socket = open_clear(shared, server, key).await?;
+    let Some(connector) = server.with.connector.as_ref().filter(|_| key.encrypted) else {
+        return Ok(Stream::Clear(socket));
+    };
+    let pinned = key.pinned.map(|digest| connector.pinned(digest));
+    let connector = pinned.as_ref().unwrap_or(connector);
+    let narrowed = key.only_http1.then(|| connector.offering(&[b"http/1.1"]));
+    let connector = narrowed.as_ref().unwrap_or(connector);
+    let tls = connector.connect(socket, key.sni.as_deref()).await.map_err(Failure::Tls)?;
+    Ok(Stream::Tls(Box::new(tls)))
+}
+
+/// Connects to a server in whose place a client is to be answered, and finds out what is wrong with it. The caller limits the time.
+pub(crate) async fn probe(
+    shared: &Shared,
+    server: &Server,
+    key: &Key,
+    asked: &Requested,
+    tolerates: bool,
+) -> Result<Probed<Socket>, Failure> {
+    // An operator has switched TLS off.
+    let Some(connector) = server.with.connector.as_ref().filter(|_| key.encrypted) else {
+        return Err(Failure::NoAddress);
+    };
+    let socket = open_clear(shared, server, key).await?;
+    connector.probe(socket, key.sni.as_deref(), asked, tolerates).await.map_err(Failure::Tls)
+}
+
+/// Opens what TLS, or else the protocol itself, begins on.
+async fn open_clear(shared: &Shared, server: &Server, key: &Key) -> Result<Socket, Failure> {
     let settings = &server.config.settings;
     let proxy = &shared.config.proxies[key.at.proxy];
     let source = settings.source.as_ref().or(proxy.source.as_ref());
@@ -43,18 +73,7 @@ pub(crate) async fn open(shared: &Shared, server: &Server, key: &Key) -> Result<
     if let Some(header) = &key.header {
         socket.write_all(header).await.map_err(Failure::Refused)?;
     }
-    match server.with.connector.as_ref().filter(|_| key.encrypted) {
-        None => Ok(Stream::Clear(socket)),
-        Some(connector) => {
-            let sni = key.sni.as_deref();
-            let connecting = match key.only_http1 {
-                true => connector.offering(&[b"http/1.1"]).connect(socket, sni).await,
-                false => connector.connect(socket, sni).await,
-            };
-            let tls = connecting.map_err(Failure::Tls)?;
-            Ok(Stream::Tls(Box::new(tls)))
-        }
-    }
+    Ok(socket)
 }
 
 /// Opens a clear-text connection.

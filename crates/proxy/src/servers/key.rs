@@ -29,12 +29,14 @@ pub(crate) fn key_of(
         connect::proxy_header(conn, &x.txn, version, &settings.proxy_v2_options, &mut header);
         header.into_boxed_slice()
     });
+    let origin = conn.facts.origin.as_ref().filter(|origin| origin.backend == server.at.proxy);
     Some(Key {
         at: server.at,
         target,
         encrypted: server.is_encrypted(),
         sni: sni.map(String::into_boxed_str),
         header,
+        pinned: origin.and_then(|origin| origin.pinned),
         only_http1,
     })
 }

@@ -48,8 +48,9 @@ impl Own {
         let idle = &mut kept.as_mut()?.idle;
         loop {
             let found = idle.iter().rposition(|(fits, _)| fits == key)?;
-            let (_, own) = idle.swap_remove(found);
-            if is_quiet(&own.stream) {
+            let (_, mut own) = idle.swap_remove(found);
+            // One that has carried nothing yet was opened ahead, and its session tickets are unread.
+            if is_quiet(&own.stream) || own.uses == 0 && own.stream.is_still() {
                 return Some(own);
             }
         }

@@ -100,7 +100,7 @@ async fn resolve(worker: &Worker, section: Resolvers, question: &Question) {
     let backends = &worker.shared.backends;
     let mut last_valid: Option<Instant> = None;
     loop {
-        let status = ask(&worker.shared, &section, asked, question).await;
+        let status = ask(&worker.shared, &section, asked, &question.name, question.prefers_ipv4).await;
         let servers = {
             let mut servers = question.servers.borrow_mut();
             // An operator may have given a server another name meanwhile.
@@ -135,14 +135,29 @@ async fn resolve(worker: &Worker, section: Resolvers, question: &Question) {
     }
 }
 
+/// The first address of a name, asked of the name servers of a section (`do-resolve`); an address is its own.
+pub(crate) async fn address(shared: &Arc<Shared>, section: usize, name: &str, prefers_ipv4: bool) -> Option<IpAddr> {
+    if let Ok(address) = name.trim_matches(['[', ']']).parse() {
+        return Some(address);
+    }
+    let (conf, asked) = (shared.config.resolvers.get(section)?, shared.resolving.sections.get(section)?);
+    match ask(shared, conf, asked, name, prefers_ipv4).await {
+        Status::Valid(addresses, _) => addresses.first().copied(),
+        _ => {
+            shared.resolving.has_failed();
+            None
+        }
+    }
+}
+
 /// Asks for the preferred family, and for the other if the name has no address of that. If no answer comes, it asks
 /// `resolve_retries` times in all, as HAProxy counts them; an error is an answer.
-async fn ask(shared: &Arc<Shared>, section: &Resolvers, asked: &Section, question: &Question) -> Status {
+async fn ask(shared: &Arc<Shared>, section: &Resolvers, asked: &Section, name: &str, prefers_ipv4: bool) -> Status {
     for _ in 0..section.resolve_retries.max(1) {
         let mut status = Status::Timeout;
-        let first = if question.prefers_ipv4 { Family::V4 } else { Family::V6 };
+        let first = if prefers_ipv4 { Family::V4 } else { Family::V6 };
         for family in [first, first.other()] {
-            status = ask_once(shared, section, asked, &question.name, family).await;
+            status = ask_once(shared, section, asked, name, family).await;
             if matches!(status, Status::Valid(..) | Status::Timeout) {
                 break;
             }

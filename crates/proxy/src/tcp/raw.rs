@@ -4,6 +4,7 @@ use crate::{
     connection::stream::{Fill, Stream},
     exchange::ends::{Body, Counts, End, Fault, Sink, Source},
     http1::body::give_if_empty,
+    process::memory::NoMemory,
     worker::{
         buffer::{Buffer, Buffers},
         state::Worker,
@@ -54,6 +55,18 @@ impl Raw {
         let read = self.stream.poll_fill(cx, input, usize::MAX);
         give_if_empty(&mut self.input, &self.worker.buffers);
         read
+    }
+    /// Takes bytes that were read before, which are at most as many as a buffer has room for.
+    ///
+    /// # Errors
+    ///
+    /// If there is no memory for them.
+    pub fn put_back(&mut self, bytes: &[u8]) -> Result<(), NoMemory> {
+        if !bytes.is_empty() {
+            let taken = self.worker.buffers.hold(&mut self.input)?.append(bytes);
+            debug_assert_eq!(taken, bytes.len());
+        }
+        Ok(())
     }
     /// Discards what has arrived already: if it stayed unread, closing would send a reset instead of an orderly end.
     pub async fn discard(&mut self) {

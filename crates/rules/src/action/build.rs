@@ -9,7 +9,7 @@ use super::{
 };
 use crate::{
     acl::{Acls, Condition},
-    context::LogLevel,
+    context::{Detour, LogLevel},
     conv,
     expr::{Expr, parse::word_at},
     hint,
@@ -22,7 +22,10 @@ use crate::{
     value::Type,
     words::{Words, parse_time_ms},
 };
-use penstock_config::{Diagnostics, Line, Span, Word, model::CacheId};
+use penstock_config::{
+    Diagnostics, Line, Span, Word,
+    model::{CacheId, ProxyId},
+};
 use penstock_http::Version;
 use std::{ops::RangeInclusive, time::Duration};
 
@@ -398,10 +401,10 @@ impl<'l> Build<'_, 'l, '_> {
         Some(Action::SwitchToHttp(version))
     }
 
-    pub(crate) fn bypass(&mut self) -> Option<Action> {
+    pub(crate) fn detour(&mut self, how: fn(ProxyId) -> Detour) -> Option<Action> {
         let word = self.next("the name of a backend")?;
         match self.linker.proxy(&word.text, 0..word.text.len(), "backend", |kind| kind.has_backend()) {
-            Ok(backend) => Some(Action::Bypass(backend)),
+            Ok(backend) => Some(Action::Detour(how(backend))),
             Err(problem) => {
                 self.problem(word, problem);
                 None

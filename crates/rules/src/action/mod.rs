@@ -18,12 +18,13 @@ pub(crate) use table::Works;
 pub use table::{ACTIONS, ActionSpec};
 
 use crate::{
-    context::{Context, LogLevel},
+    context::{Context, Detour, LogLevel},
     expr::Expr,
     inspection::Inspection,
     kind::Kind,
     link::Named,
     log::LogFormat,
+    lookup::Lookup,
     regexes::Regex,
     sample::Missing,
     table::{Data, StickTable, Tracked},
@@ -33,10 +34,7 @@ use crate::{
 };
 use bandwidth::LimitBandwidth;
 use normalize::Normalizer;
-use penstock_config::{
-    Span,
-    model::{CacheId, ProxyId},
-};
+use penstock_config::{Span, model::CacheId};
 use penstock_http::{Fields, Version};
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
@@ -61,8 +59,15 @@ pub(crate) enum Action {
     SwitchToHttp(Option<Version>),
     CacheUse(CacheId),
     CacheStore(CacheId),
-    /// `bypass`, with the backend.
-    Bypass(ProxyId),
+    /// `bypass` and `intercept`.
+    Detour(Detour),
+    /// `do-resolve`: the `resolvers` section by its place, and whether IPv4 is preferred.
+    Resolve {
+        var: VarRef,
+        section: usize,
+        prefers_ipv4: bool,
+        expr: Box<Expr>,
+    },
     /// `service-chain`, by its place and name.
     Inspect(usize, Arc<str>),
     ExpectProxy,
@@ -277,10 +282,21 @@ impl Action {
             Action::SwitchToHttp(version) => Outcome::Done(Verdict::SwitchToHttp(*version)),
             Action::CacheUse(cache) => Outcome::Done(Verdict::CacheUse { cache: *cache, next }),
             Action::CacheStore(cache) => Outcome::Done(Verdict::CacheStore { cache: *cache, next }),
-            Action::Bypass(backend) => {
-                ctx.txn.bypass = Some(*backend);
+            Action::Detour(detour) => {
+                ctx.txn.detour = Some(*detour);
                 Outcome::Done(Verdict::Accept)
             }
+            Action::Resolve { var, section, prefers_ipv4, expr } => match expr.eval(ctx) {
+                Ok(name) => {
+                    // What is no name in DNS is not asked for, and sets no variable.
+                    let Ok(name) = String::from_utf8(name.to_text()) else { return Outcome::Next };
+                    let (section, prefers_ipv4, var) = (*section, *prefers_ipv4, var.clone());
+                    ctx.txn.lookup = Some(Box::new(Lookup { section, name, prefers_ipv4, var }));
+                    Outcome::Done(Verdict::Resolve { next })
+                }
+                Err(Missing::NotYet) => Outcome::NotYet,
+                Err(Missing::Absent) => Outcome::Next,
+            },
             Action::Inspect(chain, name) => {
                 done(|| ctx.txn.inspection = Some(Box::new(Inspection::by(*chain, Arc::clone(name)))))
             }

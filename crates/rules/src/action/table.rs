@@ -1,7 +1,7 @@
 //! The table of actions: where each is allowed, its arguments, and how it is parsed.
 
 use super::{Action, Build};
-use crate::kind::Kind;
+use crate::{context::Detour, kind::Kind};
 
 /// Parses the words after an action's name. `None` after an error, which has been reported.
 pub(crate) type Reader = fn(&mut Build<'_, '_, '_>) -> Option<Action>;
@@ -90,7 +90,7 @@ pub const ACTIONS: &[ActionSpec] = &[
     }),
     row("allow", HTTP, "", "Ends the list; the message goes on.", |_| Some(Action::Accept)),
     row("auth", REQ, "[realm <realm>]", "Answers 401 and asks for a login.", |b| b.auth()),
-    row("bypass", HELLO, "<backend>", "Passes the connection on without decrypting it.", |b| b.bypass()),
+    row("bypass", HELLO, "<backend>", "Passes the connection on without decrypting it.", |b| b.detour(Detour::Bypass)),
     row("cache-store", RES, "<name>", "Keeps the response in the cache.", |b| b.cache(Action::CacheStore)),
     row("cache-use", REQ, "<name>", "Answers from the cache.", |b| b.cache(Action::CacheUse)),
     row("capture", TCP | REQ | RES | AFTER, "<expr> {len <n> | id <slot>}", "Keeps a sample for the log.", |b| {
@@ -102,7 +102,9 @@ pub const ACTIONS: &[ActionSpec] = &[
     row("del-map", HTTP, "(<file>) <key>", "Removes a pattern from a map.", |b| b.pattern(true, true)),
     row("deny", REQ | RES, "[status <code>] [<reply>]", "Answers with an error.", |b| b.deny()),
     row("disable-l7-retry", REQ, "", "This request is not sent twice.", |_| Some(Action::NoRetry)),
-    refused("do-resolve", TCP | REQ, "Resolves a name into a variable.", "names are resolved for servers only"),
+    row("do-resolve", TCP | REQ, "(<var>,<resolvers>[,ipv4|ipv6]) <expr>", "Resolves a name into a variable.", |b| {
+        b.resolve()
+    }),
     row("early-hint", REQ, "<name> <fmt>", "Sends a field in a 103 response.", |b| {
         b.header(|name, value| Action::EarlyHint { name, value, follows: false })
     }),
@@ -110,6 +112,9 @@ pub const ACTIONS: &[ActionSpec] = &[
     row("expect-proxy", CON, "layer4", "Expects a PROXY header.", |b| {
         b.expect("layer4")?;
         Some(Action::ExpectProxy)
+    }),
+    row("intercept", HELLO, "<backend>", "Validates a server first, and decrypts in its place.", |b| {
+        b.detour(Detour::Intercept)
     }),
     row("normalize-uri", REQ, "<normalizer> [full | strict]", "Normalises the path or the query.", |b| b.normalize()),
     refused("ot-group", ALL, "Sends a group of spans to a tracer.", "there is no tracing"),

@@ -126,6 +126,10 @@ pub(super) const TABLE: &[FetchSpec] = &[
     one("hello_rule_line", &[], Int, SERVING, "Line of the tcp-request client-hello rule that decided.", |ctx, _| {
         int(ctx.conn.hello_rule.ok_or(Missing::Absent)?.line)
     }),
+    one("origin_error", &[], Str, SERVING, "What is wrong with the server that was intercepted.", |ctx, _| {
+        let origin = ctx.conn.origin.as_ref().ok_or(Missing::Absent)?;
+        origin.error.as_ref().map(|error| Value::str(error.as_bytes())).ok_or(Missing::Absent)
+    }),
     one("inspection_chain", &[], Str, SERVING, "The service-chain that the message passes.", |ctx, _| {
         inspection(ctx).map(|inspection| Value::str(inspection.name.as_bytes()))
     }),

@@ -42,7 +42,8 @@ pub(super) struct Contents<'a> {
     /// The authority's subject in DER.
     pub issuer: &'a [u8],
     pub issuer_key: Option<&'a [u8]>,
-    pub name: &'a Name,
+    /// Those it is valid for; the first one is the common name too.
+    pub names: &'a [Name],
     /// Seconds since 1970.
     pub not_before: i64,
     pub not_after: i64,
@@ -69,7 +70,7 @@ pub(super) fn to_sign(contents: &Contents<'_>) -> Option<Vec<u8>> {
     rand::fill(&mut serial).ok()?;
     serial[0] = serial[0] & 0x7F | 0x40;
     let (not_before, not_after) = (Time::at(contents.not_before)?, Time::at(contents.not_after)?);
-    let common_name = Some(contents.name.to_string()).filter(|name| name.len() <= COMMON_NAME_MAX);
+    let common_name = contents.names.first().map(Name::to_string).filter(|name| name.len() <= COMMON_NAME_MAX);
     let key_id = digest::digest(&digest::SHA1_FOR_LEGACY_USE_ONLY, contents.public_key);
     Some(construct_der(|out| {
         out.write_sequence(|out| {
@@ -109,7 +110,7 @@ pub(super) fn to_sign(contents: &Contents<'_>) -> Option<Vec<u8>> {
                     }
                     // Critical if there is no other name (RFC 5280, 4.2.1.6).
                     extension(out.next(), ALTERNATIVE_NAME, common_name.is_none(), |out| {
-                        out.write_sequence(|out| alternative(out.next(), contents.name));
+                        out.write_sequence(|out| contents.names.iter().for_each(|name| alternative(out.next(), name)));
                     });
                 });
             });

@@ -125,7 +125,9 @@ pub(crate) fn acceptor(
         builder.present(&mut line, &mut table, want);
     }
     table.defaults = line.defaults();
-    table.forge = tls.generate.as_ref().and_then(|generate| builder.forge(&mut line, generate));
+    if let Some(generate) = &tls.generate {
+        [table.forge, table.untrusted] = builder.forges(&mut line, generate);
+    }
     if errors(diagnostics) > errors_before {
         return None;
     }

@@ -69,10 +69,10 @@ impl Builder<'_> {
         let settings = settings::resolve(&tls.conf, &global.tls_server, span, self.diagnostics);
         let servers = self.servers(tls, span);
         let (settings, servers) = (settings?, servers?);
-        let verifies = servers.verifies();
+        let servers = Arc::new(servers);
         let builder = ClientConfig::builder_with_provider(settings.provider).with_protocol_versions(settings.versions);
         let builder = match builder {
-            Ok(builder) => builder.dangerous().with_custom_certificate_verifier(Arc::new(servers)),
+            Ok(builder) => builder.dangerous().with_custom_certificate_verifier(servers.clone()),
             Err(e) => {
                 self.diagnostics.error(span, format!("these TLS settings cannot be used together: {e}"));
                 return None;
@@ -93,7 +93,7 @@ impl Builder<'_> {
             }
             false => Resumption::in_memory_sessions(SESSIONS),
         };
-        Some(Client { config: Arc::new(built), verifies })
+        Some(Client { config: Arc::new(built), servers })
     }
 
     fn servers(&mut self, tls: &ServerTls, span: Span) -> Option<Servers> {

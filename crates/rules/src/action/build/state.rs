@@ -3,6 +3,7 @@
 use super::{Build, Slot};
 use crate::{
     action::{Action, Number},
+    hint,
     log::Purpose,
     problem::Problem,
     table::Data,
@@ -45,6 +46,35 @@ impl<'l> Build<'_, 'l, '_> {
         let (var, conditions) = self.variable()?;
         let word = self.next("a format")?;
         Some(Action::SetVarFmt { var, conditions, value: self.format_of(word, Purpose::Text)? })
+    }
+
+    /// Reads `(txn.ip,dns,ipv4) EXPR`.
+    pub(crate) fn resolve(&mut self) -> Option<Action> {
+        let whole = std::mem::take(&mut self.inside);
+        let mut parts = whole.split(',').map(str::trim);
+        self.inside = parts.next().unwrap_or_default();
+        let (var, _) = self.variable()?;
+        let name = parts.next().unwrap_or_default();
+        let sections = &self.linker.config.resolvers;
+        let Some(section) = sections.iter().position(|section| section.name == name) else {
+            let hint = hint::nearest(name, sections.iter().map(|section| section.name.as_str()));
+            let hint = hint.or_else(|| Some("do-resolve(VARIABLE,RESOLVERS) EXPRESSION".to_owned()));
+            self.error(self.word.span, format!("there is no resolvers section '{name}'"), hint);
+            return None;
+        };
+        let prefers_ipv4 = match parts.next() {
+            None | Some("ipv6") => false,
+            Some("ipv4") => true,
+            Some(other) => {
+                self.error(self.word.span, format!("'ipv4' or 'ipv6' is expected, not '{other}'"), None);
+                return None;
+            }
+        };
+        if let Some(more) = parts.next() {
+            self.error(self.word.span, format!("unexpected argument '{more}'"), None);
+            return None;
+        }
+        Some(Action::Resolve { var, section, prefers_ipv4, expr: self.typed_expr(Type::Str)? })
     }
 
     pub(crate) fn unset_var(&mut self) -> Option<Action> {

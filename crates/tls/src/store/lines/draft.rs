@@ -4,6 +4,7 @@ use super::{Builder, Shapes};
 use crate::{
     certificate::Certificate,
     context::{Context, Table},
+    forge::Forge,
     store::{Settings, State, complaint},
 };
 use penstock_config::{Diagnostics, model::TlsConf};
@@ -108,12 +109,14 @@ impl State {
                 break;
             };
             // What was made for clients under the previous settings is not presented again.
-            let forge = line.live.load().forge.clone();
-            let forge = forge.map(|forge| {
-                let shape = shapes.iter().find(|(conf, _)| *conf == line.tls.conf);
-                shape.map_or(forge.clone(), |(_, shape)| Arc::new(forge.with_shape(shape.clone())))
-            });
-            let mut table = Table { forge, ..Table::default() };
+            let own = shapes.iter().find(|(conf, _)| *conf == line.tls.conf).map(|(_, shape)| shape);
+            let renewed = |forge: &Option<Arc<Forge>>, is_untrusted| {
+                let forge = forge.as_ref()?;
+                Some(own.map_or(forge.clone(), |shape| forge.renewed(shape, is_untrusted)))
+            };
+            let before = line.live.load();
+            let (forge, untrusted) = (renewed(&before.forge, false), renewed(&before.untrusted, true));
+            let mut table = Table { forge, untrusted, ..Table::default() };
             let first = line.first();
             for (order, instance) in &line.instances {
                 let shape = shapes.iter().find(|(conf, _)| *conf == instance.conf).map(|(_, shape)| shape.clone());
