@@ -202,11 +202,11 @@ def main() -> None:
         if failed:
             sys.exit("\n".join(failed))
         return
-    lines = ["# Long answers of the runtime API", "",
+    page = ["# Long answers of the runtime API", "",
              f"`scripts/answers.py --entries {options.entries} --sessions {options.sessions} --servers {options.servers} --rounds {options.rounds}`: each command {options.rounds} times, read at once,",
              "while a client on one connection sends a request a millisecond after each answer. One worker; the program that asks, the client and other work share the",
              "machine.", "", *table, "", deafness, "", "| | |", "|---|---|", *(f"| {what} | {value} |" for what, value in machine())]
-    write_page(TREE / "docs/measurements/answers.md", lines, ["answers", "machine"], {"seconds": rounds})
+    write_page(TREE / "docs/measurements/answers.md", page, ["answers", "machine"], {"seconds": rounds})
 
 
 if __name__ == "__main__":
