@@ -90,6 +90,7 @@ pub const UNSTEADY_ALIASES: &[(&str, &str)] = &[
 /// Actions that are not generated, and why.
 pub const LEFT_OUT_ACTIONS: &[(&str, &str)] = &[
     ("bypass", "HAProxy does not have it"),
+    ("do-resolve", "it asks for a section of resolvers, and for a name server"),
     ("set-bandwidth-limit", "HAProxy 2.6 does not know it"),
     ("service-chain", "HAProxy does not have it"),
     ("cache-store", "what is stored lives on from case to case"),
