@@ -7,7 +7,7 @@ use std::{
     hash::{BuildHasher, RandomState},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering::Relaxed},
+        atomic::{AtomicI64, AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed},
     },
 };
 
@@ -171,12 +171,15 @@ pub struct StickTable {
     pub(super) names: Names,
     shards: Vec<Mutex<Shard>>,
     hasher: RandomState,
-    shard_size: usize,
+    /// The number of entries in all shards together, at most `size`.
+    held: AtomicUsize,
 }
 
-/// Below this size a table is one shard, so that `size` is exact; above, it is spread over several, and each holds its
-/// share.
+/// Below this size a table is one shard, so that the least recently used entry of all makes room for a new one; above, it is spread
+/// over several, and the one of the new key's shard does.
 const SPREAD_FROM: usize = 4096;
+/// In this many shards an entry is looked for that may make room for a new one.
+const SHARDS_TRIED: usize = 4;
 /// The size of a shard. It is locked while an operator lists its entries, which for this many takes a fraction of a
 /// millisecond.
 const SHARD: usize = 8192;
@@ -187,18 +190,26 @@ impl StickTable {
         let shards = if spec.size < SPREAD_FROM { 1 } else { (spec.size / SHARD).clamp(16, 1024) };
         StickTable {
             name: name.to_owned(),
-            shard_size: spec.size.div_ceil(shards).max(1),
             journal: spec.peers.is_some().then(Journal::default),
             names: Names::default(),
             spec,
             shards: (0..shards).map(|_| Mutex::default()).collect(),
             hasher: RandomState::new(),
+            held: AtomicUsize::new(0),
         }
     }
 
-    fn shard(&self, key: &[u8]) -> MutexGuard<'_, Shard> {
-        let at = if self.shards.len() == 1 { 0 } else { self.hasher.hash_one(key) as usize % self.shards.len() };
+    /// The index of a key's shard.
+    fn shard_of(&self, key: &[u8]) -> usize {
+        if self.shards.len() == 1 { 0 } else { self.hasher.hash_one(key) as usize % self.shards.len() }
+    }
+
+    fn lock(&self, at: usize) -> MutexGuard<'_, Shard> {
         self.shards[at].lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn shard(&self, key: &[u8]) -> MutexGuard<'_, Shard> {
+        self.lock(self.shard_of(key))
     }
 
     pub(super) fn expired(&self, entry: &Entry, now: Millis) -> bool {
@@ -239,7 +250,19 @@ impl StickTable {
 
     /// As [`StickTable::get_or_insert_key`], without telling peers.
     pub(super) fn obtain(&self, key: &[u8], now: Millis) -> Option<Arc<Entry>> {
-        let mut shard = self.shard(key);
+        let own = self.shard_of(key);
+        self.obtain_in(own, key, now).or_else(|| {
+            // Everything in the key's own shard is in use.
+            (own + 1..own + SHARDS_TRIED.min(self.shards.len())).find_map(|at| {
+                self.purge(&mut self.lock(at % self.shards.len()), now, !self.spec.nopurge);
+                self.obtain_in(own, key, now)
+            })
+        })
+    }
+
+    /// The entry for a key of the shard at `own`. `None` if the table is full, and nothing of that shard may be dropped.
+    fn obtain_in(&self, own: usize, key: &[u8], now: Millis) -> Option<Arc<Entry>> {
+        let mut shard = self.lock(own);
         if let Some(entry) = shard.entries.get(key) {
             if !self.expired(entry, now) {
                 entry.touched.store(now as i64, Relaxed);
@@ -247,9 +270,9 @@ impl StickTable {
             }
             self.drop_entry(&mut shard, key);
         }
-        if shard.entries.len() >= self.shard_size {
+        if !self.claim() {
             self.purge(&mut shard, now, !self.spec.nopurge);
-            if shard.entries.len() >= self.shard_size {
+            if !self.claim() {
                 return None;
             }
         }
@@ -266,8 +289,15 @@ impl StickTable {
         Some(entry)
     }
 
+    /// Counts an entry that is about to be inserted; `false` if the table is full.
+    fn claim(&self) -> bool {
+        self.held.fetch_update(Relaxed, Relaxed, |held| (held < self.spec.size.max(1)).then_some(held + 1)).is_ok()
+    }
+
     fn drop_entry(&self, shard: &mut Shard, key: &[u8]) {
-        if let (Some(entry), Some(journal)) = (shard.entries.remove(key), &self.journal) {
+        let Some(entry) = shard.entries.remove(key) else { return };
+        self.held.fetch_sub(1, Relaxed);
+        if let Some(journal) = &self.journal {
             journal.dropped(&entry);
         }
     }
@@ -302,8 +332,8 @@ impl StickTable {
 
     /// Drops entries that have expired; called from time to time, so that an idle table frees its memory.
     pub fn expire(&self, now: Millis) {
-        for shard in &self.shards {
-            let mut shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
+        for at in 0..self.shards.len() {
+            let mut shard = self.lock(at);
             self.purge(&mut shard, now, false);
             // Keys of entries that were replaced are dropped from the queue here.
             if shard.order.len() > 2 * shard.entries.len() + 64 {
@@ -315,7 +345,7 @@ impl StickTable {
 
     /// The number of entries.
     pub fn len(&self) -> usize {
-        self.shards.iter().map(|shard| shard.lock().unwrap_or_else(PoisonError::into_inner).entries.len()).sum()
+        self.held.load(Relaxed)
     }
 
     /// Whether there are no entries.
@@ -335,7 +365,7 @@ impl StickTable {
 
     /// The entries of one shard.
     pub(super) fn part(&self, at: usize) -> Vec<Arc<Entry>> {
-        self.shards[at].lock().unwrap_or_else(PoisonError::into_inner).entries.values().cloned().collect()
+        self.lock(at).entries.values().cloned().collect()
     }
 
     /// Drops the entry for a key, if it is not tracked and `gone` holds for it.
@@ -521,6 +551,28 @@ mod tests {
         assert!(table.len() <= SPREAD_FROM);
         let queued: usize = table.shards.iter().map(|s| s.lock().unwrap().order.len()).sum();
         assert!(queued <= 2 * SPREAD_FROM, "{queued}");
+    }
+
+    #[test]
+    fn a_table_of_several_shards_holds_as_many_entries_as_its_size() {
+        let full = table(SPREAD_FROM, Some(60_000), true);
+        let entries: Vec<_> = (0..SPREAD_FROM as u32).map(|n| full.get_or_insert(ip(n), 0)).collect();
+        assert!(entries.iter().all(Option::is_some) && full.parts() > 1);
+        assert!(full.get_or_insert(ip(1 << 20), 0).is_none(), "it is full, and nothing may be dropped");
+        assert_eq!((full.len(), full.available()), (SPREAD_FROM, 0));
+        // One that is not in use is found in another shard.
+        let table = table(SPREAD_FROM, None, false);
+        for n in 0..SPREAD_FROM as u32 {
+            let entry = table.get_or_insert(ip(n), 0).unwrap();
+            if n.is_multiple_of(2) {
+                entry.trackers.fetch_add(1, Relaxed);
+            }
+        }
+        for n in 0..1000 {
+            assert!(table.get_or_insert(ip((1 << 20) + n), 1).is_some());
+        }
+        assert_eq!(table.len(), SPREAD_FROM);
+        assert_eq!((0..table.parts()).map(|at| table.part(at).len()).sum::<usize>(), SPREAD_FROM);
     }
 
     #[test]
