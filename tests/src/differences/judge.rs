@@ -75,8 +75,9 @@ impl Judge {
     /// Judges all of these, each by itself though they run together.
     pub fn judge(&self, cases: &[Case]) -> Vec<Judged> {
         let mut judged = self.settle(cases);
-        let ready: Vec<usize> =
-            (0..judged.len()).filter(|i| judged[*i].case.blocks.iter().any(|b| b.is_step())).collect();
+        // Of a case whose every line is refused there is nothing to run.
+        let can_run = |case: &Case| !case.lines.is_empty() && case.blocks.iter().any(|b| b.is_step());
+        let ready: Vec<usize> = (0..judged.len()).filter(|i| can_run(&judged[*i].case)).collect();
         let these: Vec<&Case> = ready.iter().map(|i| &judged[*i].case).collect();
         let verdicts = std::thread::scope(|scope| {
             let running: Vec<_> = these.chunks(TOGETHER).map(|part| scope.spawn(|| self.run(part))).collect();
@@ -299,6 +300,10 @@ impl Judge {
 fn of_the_dead(theirs: &Result<Transcript, Failure>, ours: &Result<Transcript, Failure>) -> Verdict {
     let differs = |line: String| Verdict::Differs(vec![line]);
     match (theirs, ours) {
+        // There is nothing to listen on.
+        (Ok(Transcript { ended: Some(theirs), .. }), Ok(Transcript { ended: Some(ours), .. })) if theirs == ours => {
+            Verdict::Same
+        }
         (_, Ok(Transcript { ended: Some(status), .. })) => differs(format!("+ {}", describe(*status))),
         (Ok(Transcript { ended: Some(_), .. }), _) | (Err(_), Err(_)) => Verdict::Same,
         (Err(theirs), _) if theirs.contains("killed by signal") => Verdict::Same,
