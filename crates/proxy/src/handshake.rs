@@ -228,11 +228,10 @@ fn fail<T>(conn: &mut Conn, reason: &Failure) -> Option<T> {
         Failure::Origin(text) => (text.as_str(), false),
         Failure::Tls(e) => (e.message(), matches!(e, HandshakeError::Empty)),
     };
-    if let Failure::Origin(_) = reason {
+    if let Failure::Origin(_) | Failure::Tls(_) = reason {
         conn.worker.counters().frontend(conn.frontend).ssl_failed_handshakes.inc();
     }
     if let Failure::Tls(e) = reason {
-        conn.worker.counters().frontend(conn.frontend).ssl_failed_handshakes.inc();
         (conn.facts.error, conn.facts.tls_error) = ((e.code(), e.message()), Some(e.library()));
     }
     if !(silent && conn.proxy().options.dontlognull) {

@@ -413,6 +413,14 @@ pub(crate) fn names(certificate: &X509Certificate<'_>) -> Vec<String> {
     names
 }
 
+/// Whether a certificate with the name `pattern` is for `host`, both in lower case: a star stands for the first label.
+pub(crate) fn covers(pattern: &str, host: &str) -> bool {
+    match pattern.strip_prefix('*') {
+        Some(suffix) => host.find('.').is_some_and(|dot| host[dot..] == *suffix && dot > 0),
+        None => pattern == host,
+    }
+}
+
 /// Takes out the first private key and wipes all others, so that no copy is left.
 pub(crate) fn private_key(sections: &mut [(SectionKind, Vec<u8>)]) -> Option<Vec<u8>> {
     let is_key = |kind: &SectionKind| {

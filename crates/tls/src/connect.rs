@@ -4,7 +4,7 @@ use crate::{
     HandshakeError, Loader, TlsStream,
     accept::Requested,
     handshake::{self, Flight, Opening},
-    judge::{Invalid, Judge, Pinned},
+    judge::{Invalid, Judge},
     session::Session,
     store::{self, Store},
     verify::Servers,
@@ -14,7 +14,7 @@ use penstock_config::{Diagnostics, Span, model::ServerTls};
 use penstock_engine::{Share, worker::InProgress};
 use rustls::{
     ClientConfig, PeerIncompatible,
-    client::{Resumption, UnbufferedClientConnection, danger::ServerCertVerifier},
+    client::{Resumption, UnbufferedClientConnection},
 };
 use rustls_pki_types::ServerName;
 use std::{net::Ipv4Addr, sync::Arc, time::Duration};
@@ -37,17 +37,18 @@ pub(crate) struct Client {
 }
 
 impl Client {
-    /// The same with another configuration.
-    fn with(&self, config: ClientConfig) -> Client {
-        Client { config: Arc::new(config), servers: self.servers.clone() }
+    /// A connector with another configuration.
+    fn with(&self, config: ClientConfig) -> Connector {
+        let client = Client { config: Arc::new(config), servers: self.servers.clone() };
+        Connector { live: Arc::new(ArcSwap::from_pointee(client)) }
     }
 
-    /// The same with another verifier. Sessions belong to the verifier that let them begin, so there are none to resume.
-    fn verified_by(&self, verifier: Arc<dyn ServerCertVerifier>) -> Client {
+    /// The configuration with another verifier. Sessions belong to the verifier that let them begin, so there are none to resume.
+    fn verified_by(&self, judge: Arc<Judge>) -> ClientConfig {
         let mut config = ClientConfig::clone(&self.config);
-        config.dangerous().set_certificate_verifier(verifier);
+        config.dangerous().set_certificate_verifier(judge);
         config.resumption = Resumption::disabled();
-        self.with(config)
+        config
     }
 }
 
@@ -81,14 +82,13 @@ impl Connector {
         let client = self.live.load();
         let mut config = ClientConfig::clone(&client.config);
         config.alpn_protocols = protocols.iter().map(|protocol| protocol.to_vec()).collect();
-        Connector { live: Arc::new(ArcSwap::from_pointee(client.with(config))) }
+        client.with(config)
     }
 
     /// A copy of the connector that accepts the certificate with this digest ([`crate::pin`]), and no other.
     pub fn pinned(&self, digest: [u8; 32]) -> Connector {
         let client = self.live.load();
-        let pinned = Pinned::new(client.servers.clone(), digest);
-        Connector { live: Arc::new(ArcSwap::from_pointee(client.verified_by(Arc::new(pinned)))) }
+        client.with(client.verified_by(Judge::pinned(client.servers.clone(), digest)))
     }
 
     /// Whether the line offers protocols by ALPN.
@@ -115,11 +115,9 @@ impl Connector {
     {
         let client = self.live.load_full();
         let judge = Judge::new(client.servers.clone(), tolerates);
-        let judged = client.verified_by(judge.clone());
-        let mut config = ClientConfig::clone(&judged.config);
+        let mut config = client.verified_by(judge.clone());
         config.alpn_protocols.retain(|ours| asked.alpn.contains(ours));
-        let connector = Connector { live: Arc::new(ArcSwap::from_pointee(judged.with(config))) };
-        let opened = connector.connect(stream, sni).await;
+        let opened = client.with(config).connect(stream, sni).await;
         let stream = opened.map_err(|error| judge.found().map_or(error, HandshakeError::Origin))?;
         if asked.only_tls13 && stream.facts().version != "TLSv1.3" {
             return Err(HandshakeError::Tls(PeerIncompatible::ServerDoesNotSupportTls12Or13.into()));

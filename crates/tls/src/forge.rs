@@ -163,13 +163,9 @@ impl Name {
         valid.then(|| Name::Dns(sni.to_ascii_lowercase().into()))
     }
 
-    /// Whether a certificate with it is valid for the host `asked`.
+    /// Whether a certificate with it is valid for the host `asked`, which is in lower case.
     fn is_for(&self, asked: &str) -> bool {
-        let Name::Dns(name) = self else { return false };
-        match name.strip_prefix('*') {
-            Some(suffix) => asked.find('.').is_some_and(|dot| asked[dot..].eq_ignore_ascii_case(suffix)),
-            None => name.eq_ignore_ascii_case(asked),
-        }
+        matches!(self, Name::Dns(name) if crate::certificate::covers(name, asked))
     }
 
     /// Its length, as far as it matters for what a certificate takes.

@@ -53,12 +53,7 @@ impl Invalid {
     }
 
     fn of(error: &Error, leaf: &CertificateDer<'_>, above: &[CertificateDer<'_>]) -> Invalid {
-        if matches!(
-            error,
-            Error::InvalidCertificate(
-                CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. }
-            )
-        ) {
+        if verify::is_about_the_name(error) {
             return Invalid(WRONG_NAME);
         }
         match verify::refusal(error, leaf, above).code {
@@ -79,28 +74,47 @@ fn is_self_signed(leaf: &[u8]) -> bool {
     X509Certificate::from_der(leaf).is_ok_and(|(_, parsed)| parsed.issuer() == parsed.subject())
 }
 
-/// Verifies one server, and keeps what is wrong with it. For one handshake.
+/// Verifies one server for one handshake, by a standard of its own beside that of its line.
 pub(crate) struct Judge {
     by: Arc<Servers>,
-    /// Whether the handshake goes on with a server that does not validate.
-    tolerates: bool,
-    found: Mutex<Option<Invalid>>,
+    standard: Standard,
+}
+
+enum Standard {
+    /// The line's. What is wrong with the server is kept.
+    OfLine { tolerates: bool, found: Mutex<Option<Invalid>> },
+    /// The certificate with this digest, which a client has seen the like of and accepted, and no other.
+    Pinned([u8; 32]),
 }
 
 impl Judge {
+    /// Keeps what is wrong with the server; if it `tolerates` that, the handshake goes on all the same.
     pub fn new(by: Arc<Servers>, tolerates: bool) -> Arc<Judge> {
-        Arc::new(Judge { by, tolerates, found: Mutex::default() })
+        Arc::new(Judge { by, standard: Standard::OfLine { tolerates, found: Mutex::default() } })
+    }
+
+    /// Accepts the certificate with this digest ([`pin`]), and no other.
+    pub fn pinned(by: Arc<Servers>, digest: [u8; 32]) -> Arc<Judge> {
+        Arc::new(Judge { by, standard: Standard::Pinned(digest) })
     }
 
     /// What is wrong with the server, if something is.
     pub fn found(&self) -> Option<Invalid> {
-        *self.found.lock().unwrap_or_else(PoisonError::into_inner)
+        match &self.standard {
+            Standard::OfLine { found, .. } => *found.lock().unwrap_or_else(PoisonError::into_inner),
+            Standard::Pinned(_) => None,
+        }
     }
+}
+
+/// The digest by which a certificate is pinned.
+pub fn pin(leaf: &[u8]) -> [u8; 32] {
+    digest(&SHA256, leaf).as_ref().try_into().expect("SHA-256 has 32 bytes")
 }
 
 impl fmt::Debug for Judge {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Judge").field("tolerates", &self.tolerates).finish_non_exhaustive()
+        f.debug_struct("Judge").finish_non_exhaustive()
     }
 }
 
@@ -113,71 +127,15 @@ impl ServerCertVerifier for Judge {
         ocsp: &[u8],
         now: UnixTime,
     ) -> Result<ServerCertVerified, Error> {
-        let verdict = self.by.verify_server_cert(leaf, above, name, ocsp, now);
-        let Err(error) = verdict else { return verdict };
-        *self.found.lock().unwrap_or_else(PoisonError::into_inner) = Some(Invalid::of(&error, leaf, above));
-        if self.tolerates { Ok(ServerCertVerified::assertion()) } else { Err(error) }
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        cert: &CertificateDer<'_>,
-        dss: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        self.by.verify_tls12_signature(message, cert, dss)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        cert: &CertificateDer<'_>,
-        dss: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        self.by.verify_tls13_signature(message, cert, dss)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.by.supported_verify_schemes()
-    }
-}
-
-/// Accepts one certificate, which a client has seen the like of and accepted, and no other.
-pub(crate) struct Pinned {
-    by: Arc<Servers>,
-    /// The digest of the certificate.
-    digest: [u8; 32],
-}
-
-impl Pinned {
-    pub fn new(by: Arc<Servers>, digest: [u8; 32]) -> Pinned {
-        Pinned { by, digest }
-    }
-}
-
-/// The digest by which a certificate is pinned.
-pub fn pin(leaf: &[u8]) -> [u8; 32] {
-    digest(&SHA256, leaf).as_ref().try_into().expect("SHA-256 has 32 bytes")
-}
-
-impl fmt::Debug for Pinned {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Pinned").finish_non_exhaustive()
-    }
-}
-
-impl ServerCertVerifier for Pinned {
-    fn verify_server_cert(
-        &self,
-        leaf: &CertificateDer<'_>,
-        _above: &[CertificateDer<'_>],
-        _name: &ServerName<'_>,
-        _ocsp: &[u8],
-        _now: UnixTime,
-    ) -> Result<ServerCertVerified, Error> {
-        match pin(leaf) == self.digest {
-            true => Ok(ServerCertVerified::assertion()),
-            false => Err(CertificateError::ApplicationVerificationFailure.into()),
+        match &self.standard {
+            Standard::OfLine { tolerates, found } => {
+                let verdict = self.by.verify_server_cert(leaf, above, name, ocsp, now);
+                let Err(error) = verdict else { return verdict };
+                *found.lock().unwrap_or_else(PoisonError::into_inner) = Some(Invalid::of(&error, leaf, above));
+                if *tolerates { Ok(ServerCertVerified::assertion()) } else { Err(error) }
+            }
+            Standard::Pinned(digest) if pin(leaf) == *digest => Ok(ServerCertVerified::assertion()),
+            Standard::Pinned(_) => Err(CertificateError::ApplicationVerificationFailure.into()),
         }
     }
 

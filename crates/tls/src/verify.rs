@@ -375,10 +375,8 @@ impl ServerCertVerifier for Servers {
             // the name means that everything else is valid.
             let nobody = ServerName::IpAddress(Ipv4Addr::UNSPECIFIED.into());
             match chain.verify_server_cert(leaf, above, &nobody, &[], now) {
-                Ok(_)
-                | Err(Error::InvalidCertificate(
-                    CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
-                )) => {}
+                Ok(_) => {}
+                Err(error) if is_about_the_name(&error) => {}
                 Err(error) if self.revokes => return Err(error),
                 // webpki refuses every leaf of version 1.
                 Err(error) => version1::verify(leaf, above, anchors, now, &self.algorithms).unwrap_or(Err(error))?,
@@ -417,13 +415,15 @@ impl ServerCertVerifier for Servers {
     }
 }
 
-/// Whether a server's certificate is for `name`: one of its DNS names or its common name, where a star stands for the
-/// first label.
+/// Whether a certificate is refused for nothing but its names.
+pub(crate) fn is_about_the_name(error: &Error) -> bool {
+    use CertificateError::{NotValidForName, NotValidForNameContext};
+    matches!(error, Error::InvalidCertificate(NotValidForName | NotValidForNameContext { .. }))
+}
+
+/// Whether a server's certificate is for `name`, by one of its DNS names or its common name.
 fn is_for_name(leaf: &[u8], name: &str) -> bool {
     let Ok((_, parsed)) = X509Certificate::from_der(leaf) else { return false };
     let name = name.trim_end_matches('.').to_ascii_lowercase();
-    certificate::names(&parsed).iter().any(|pattern| match pattern.strip_prefix('*') {
-        Some(suffix) => name.find('.').is_some_and(|dot| name[dot..] == *suffix && dot > 0),
-        None => *pattern == name,
-    })
+    certificate::names(&parsed).iter().any(|pattern| certificate::covers(pattern, &name))
 }
