@@ -12,7 +12,7 @@ pub struct TlsFacts {
     pub cipher: &'static str,
     /// Bits of the symmetric key (`ssl_fc_use_keysize`, `ssl_fc_alg_keysize`).
     pub keysize: u16,
-    /// The key exchange group in OpenSSL's spelling, if one was used.
+    /// The group of the key exchange in HAProxy's spelling, `SECP256R1`, if one was used.
     pub group: Option<&'static str>,
     /// The server name the client asked for; on a connection to a server, the one we asked for.
     pub sni: Option<String>,

@@ -64,8 +64,8 @@ pub(crate) fn openssl_cipher(suite: CipherSuite) -> (&'static str, u16) {
 fn openssl_group(group: NamedGroup) -> Option<&'static str> {
     Some(match group {
         NamedGroup::X25519 => "X25519",
-        NamedGroup::secp256r1 => "P-256",
-        NamedGroup::secp384r1 => "P-384",
+        NamedGroup::secp256r1 => "SECP256R1",
+        NamedGroup::secp384r1 => "SECP384R1",
         NamedGroup::X25519MLKEM768 => "X25519MLKEM768",
         _ => return None,
     })

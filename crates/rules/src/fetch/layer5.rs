@@ -129,6 +129,9 @@ pub(super) const TABLE: &[FetchSpec] = &[
     }),
     one("ssl_bc_alpn", &[], Str, SERVER, "The protocol agreed on with the server.", |ctx, _| alpn(server_tls(ctx)?)),
     one("ssl_bc_cipher", &[], Str, SERVER, "The cipher used with the server.", |ctx, _| text(server_tls(ctx)?.cipher)),
+    one("ssl_bc_curve", &[], Str, SERVER, "The group of the key exchange with the server.", |ctx, _| {
+        text(server_tls(ctx)?.group.ok_or(Missing::Absent)?)
+    }),
     refused("ssl_bc_client_random", Bin, "Our random bytes towards the server.", RANDOM),
     one("ssl_bc_err", &[], Int, SERVER, "Number of the handshake's error with the server.", |ctx, _| {
         int(server_error(ctx)?.0)
@@ -196,6 +199,9 @@ pub(super) const TABLE: &[FetchSpec] = &[
     refused("ssl_fc_client_handshake_traffic_secret", Str, "A secret of the session.", SECRET),
     refused("ssl_fc_client_random", Bin, "The client's random bytes.", RANDOM),
     refused("ssl_fc_client_traffic_secret_0", Str, "A secret of the session.", SECRET),
+    one("ssl_fc_curve", &[], Str, CLIENT, "The group of the key exchange with the client.", |ctx, _| {
+        text(client_tls(ctx)?.group.ok_or(Missing::Absent)?)
+    }),
     refused("ssl_fc_early_exporter_secret", Str, "A secret of the session.", SECRET),
     refused("ssl_fc_ecformats_bin", Bin, "Point formats the client offered.", "only the list of ciphers is kept"),
     refused("ssl_fc_eclist_bin", Bin, "Groups the client offered.", "only the list of ciphers is kept"),
