@@ -9,7 +9,7 @@ fuzz_target!(|input: &[u8]| {
     let Ok(Parse::Complete(header, len)) = parse(input) else { return };
     assert!(len <= input.len());
     let mut out = Vec::new();
-    write_v2(&header, true, &mut out).expect("what was read fits");
+    write_v2(&header, &mut out).expect("what was read fits");
     if let Ok(Parse::Complete(again, _)) = parse(&out) {
         assert_eq!(again.addresses, header.addresses);
         // A header without addresses is LOCAL, of which nothing more is read.

@@ -3,6 +3,7 @@
 
 use crate::server::{ServerRef, Target};
 use penstock_config::model::{HttpReuse, Proxy, ServerSettings};
+use std::hash::{Hash, Hasher};
 
 /// Everything that distinguishes connections to servers: a request may only use a connection with an equal key. The
 /// settings of the server's line (TLS and its client certificate, protocols offered, source address, version of the
@@ -15,14 +16,41 @@ pub struct Key {
     pub target: Target,
     /// Whether the connection uses TLS, which an operator may change.
     pub encrypted: bool,
-    /// The server name sent in TLS.
-    pub sni: Option<Box<str>>,
+    /// Its name.
+    pub name: Name,
     /// The PROXY header at the start, which tells the server who the client is.
     pub header: Option<Box<[u8]>>,
     /// The digest of the only certificate that the server may have: it does not validate, but the client was shown so.
     pub pinned: Option<[u8; 32]>,
     /// Whether only HTTP/1.1 is offered although the server's line offers more.
     pub only_http1: bool,
+}
+
+/// What a connection is opened for: the name sent in TLS, unless the server's line says how connections are named.
+#[derive(Clone, Debug, Default, Eq)]
+pub struct Name {
+    /// The server name sent in TLS.
+    pub sni: Option<Box<str>>,
+    /// The value of `pool-conn-name`, which alone counts where it is set.
+    pub pool: Option<Box<[u8]>>,
+}
+
+impl Name {
+    fn counts(&self) -> (Option<&[u8]>, Option<&str>) {
+        (self.pool.as_deref(), if self.pool.is_some() { None } else { self.sni.as_deref() })
+    }
+}
+
+impl PartialEq for Name {
+    fn eq(&self, other: &Name) -> bool {
+        self.counts() == other.counts()
+    }
+}
+
+impl Hash for Name {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.counts().hash(state);
+    }
 }
 
 /// Identifies a client's connection, for server connections that are reserved for it.

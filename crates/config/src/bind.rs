@@ -442,7 +442,7 @@ pub(crate) fn settings<T>(table: &'static Table<T>, target: &mut T, args: &mut A
             continue;
         };
         after_unknown = false;
-        (args.keyword, args.keyword_span) = (setting.name, word.span);
+        (args.keyword, args.keyword_span, args.verb) = (setting.name, word.span, &word.text);
         let done = match setting.support {
             Support::Refused { why, instead } => {
                 args.error(format!("'{}' is refused: {why}", setting.name)).hint(instead);

@@ -111,6 +111,8 @@ pub(crate) struct Keyword<T: 'static> {
     pub(crate) doc: &'static str,
     /// Whether `no KEYWORD` exists.
     pub(crate) negatable: bool,
+    /// Whether a value in parentheses follows the name without a space.
+    pub(crate) valued: bool,
     /// Whether surplus words, which HAProxy ignores silently, are only a warning.
     pub(crate) spare: bool,
     pub(crate) parse: fn(&mut T, &mut Args<'_>) -> Parsed,
@@ -124,7 +126,8 @@ impl<T> Keyword<T> {
         doc: &'static str,
         parse: fn(&mut T, &mut Args<'_>) -> Parsed,
     ) -> Self {
-        Keyword { name, places: ALL, arity, support: Support::Implemented, doc, negatable: false, spare: false, parse }
+        let support = Support::Implemented;
+        Keyword { name, places: ALL, arity, support, doc, negatable: false, valued: false, spare: false, parse }
     }
     /// A keyword without effect here, for the reason `why`.
     pub(crate) const fn accepted(name: &'static str, arity: Arity, doc: &'static str, why: &'static str) -> Self {
@@ -148,6 +151,10 @@ impl<T> Keyword<T> {
     /// Declares that `no KEYWORD` exists.
     pub(crate) const fn no(self) -> Self {
         Keyword { negatable: true, ..self }
+    }
+    /// Declares that a value in parentheses follows the name without a space.
+    pub(crate) const fn valued(self) -> Self {
+        Keyword { valued: true, ..self }
     }
     /// Makes surplus words only a warning.
     pub(crate) const fn spare(self) -> Self {
@@ -189,12 +196,14 @@ impl<T> Table<T> {
             }
             index
         });
-        index.get(words.first()?.text.as_str())?.iter().find_map(|keyword| {
+        let first = words.first()?.text.as_str();
+        let by_name = index.get(first).or_else(|| index.get(first.split('(').next()?));
+        by_name?.iter().find_map(|keyword| {
             let mut count = 0;
             let matches = keyword.name.split(' ').all(|part| {
                 count += 1;
                 // A variable's name follows the last word without a space: `http-check set-var(check.x)`.
-                let named = |text: &str| count > 1 && text.split('(').next() == Some(part);
+                let named = |text: &str| (count > 1 || keyword.valued) && text.split('(').next() == Some(part);
                 words.get(count - 1).is_some_and(|w| w.text == part || named(&w.text))
             });
             matches.then_some((*keyword, count))

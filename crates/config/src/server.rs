@@ -331,6 +331,35 @@ const REACH: &[Entry] = &[
         |s, _| send(s, &["ssl", "cert-cn"]),
     ),
     Entry::new("no-send-proxy-v2-ssl-cn", NONE, "Undoes 'send-proxy-v2-ssl-cn'", |s, _| unsend(s, &["ssl", "cert-cn"])),
+    Entry::new("set-proxy-v2-tlv-fmt", ONE, "A further field of the PROXY header, version 2, and its value", |s, a| {
+        let kind = a.verb.split_once('(').and_then(|(_, kind)| tlv_type(kind.strip_suffix(')')?));
+        let Some(kind) = kind else {
+            let verb = a.verb;
+            a.error(format!("'{verb}' has no type of field"))
+                .hint("expected set-proxy-v2-tlv-fmt(TYPE), 0 to 255 or 0xff");
+            return Err(Reported);
+        };
+        match a.take() {
+            Some(format) => s.proxy_v2_tlvs.push((kind, format.clone())),
+            None => return a.word("a format").map(drop),
+        }
+        Ok(())
+    })
+    .valued(),
+    Entry::new(
+        "pool-conn-name",
+        ONE,
+        "Name that idle connections must have been opened for, as an expression",
+        |s, a| {
+            let word = a.word("a sample expression")?.clone();
+            s.pool_conn_name = Some(Line { words: vec![word], span: a.span });
+            Ok(())
+        },
+    ),
+    Entry::new("no-pool-conn-name", NONE, "Undoes 'pool-conn-name'", |s, _| {
+        s.pool_conn_name = None;
+        Ok(())
+    }),
     Entry::new("proxy-v2-options", ONE, "What else the PROXY header tells; alone it asks for version 1", |s, a| {
         const OPTIONS: &[&str] =
             &["ssl", "cert-cn", "ssl-cipher", "cert-sig", "cert-key", "authority", "crc32c", "unique-id"];
@@ -396,6 +425,14 @@ const REACH: &[Entry] = &[
         Ok(())
     }),
 ];
+
+/// Reads the type of a field of the PROXY header, in decimal or in hexadecimal.
+fn tlv_type(text: &str) -> Option<u8> {
+    match text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")) {
+        Some(digits) => u8::from_str_radix(digits, 16).ok(),
+        None => text.parse().ok(),
+    }
+}
 
 fn interval(args: &mut Args<'_>) -> Parsed<Duration> {
     let word = args.peek();

@@ -20,21 +20,38 @@ pub struct Header {
     pub tlvs: Tlvs,
 }
 
-/// The TLVs we know.
+/// The TLVs of a header, in order and as they are sent, so that many small ones take no more memory than they did on the way.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tlvs {
-    /// `PP2_TYPE_ALPN`
-    pub alpn: Option<Vec<u8>>,
-    /// `PP2_TYPE_AUTHORITY`: the name the client asked for, as in SNI.
-    pub authority: Option<Vec<u8>>,
-    /// `PP2_TYPE_UNIQUE_ID`, at most 128 bytes.
-    pub unique_id: Option<Vec<u8>>,
-    /// `PP2_TYPE_SSL`
-    pub ssl: Option<Ssl>,
-    /// `PP2_TYPE_NETNS`
-    pub netns: Option<Vec<u8>>,
-    /// Every other TLV, as type and value.
-    pub others: Vec<(u8, Vec<u8>)>,
+    bytes: Vec<u8>,
+    /// Where the value of a checksum is, which is computed when the header is written.
+    checksum: Option<usize>,
+}
+
+impl Tlvs {
+    /// Type and value of each.
+    pub fn iter(&self) -> impl Iterator<Item = (u8, &[u8])> {
+        records(&self.bytes).filter_map(Result::ok)
+    }
+
+    /// The first value of a type.
+    pub fn first(&self, kind: u8) -> Option<&[u8]> {
+        self.iter().find(|found| found.0 == kind).map(|(_, value)| value)
+    }
+
+    /// Appends one.
+    ///
+    /// # Errors
+    /// [`Error::Length`] when the value does not fit in its length field.
+    pub fn push(&mut self, kind: u8, value: &[u8]) -> Result<(), Error> {
+        write_record(kind, value, &mut self.bytes)
+    }
+
+    /// Appends a CRC-32C, which [`write_v2`] computes.
+    pub fn push_checksum(&mut self) {
+        self.checksum = Some(self.bytes.len() + 3);
+        self.bytes.extend_from_slice(&[CRC32C, 0, 4, 0, 0, 0, 0]);
+    }
 }
 
 /// What `PP2_TYPE_SSL` says.
@@ -54,6 +71,52 @@ pub struct Ssl {
     pub sig_alg: Option<Vec<u8>>,
     /// `PP2_SUBTYPE_SSL_KEY_ALG`
     pub key_alg: Option<Vec<u8>>,
+}
+
+impl Ssl {
+    /// Reads the value of a `PP2_TYPE_SSL`.
+    ///
+    /// # Errors
+    /// If it is too short, or a part of it runs past its end.
+    pub fn parse(value: &[u8]) -> Result<Ssl, Error> {
+        let &[client, a, b, c, d, ref rest @ ..] = value else { return Err(Error::Tlv) };
+        let mut ssl = Ssl { client, verify: u32::from_be_bytes([a, b, c, d]), ..Ssl::default() };
+        for record in records(rest) {
+            let (kind, value) = record?;
+            let slot = match kind {
+                SSL_VERSION => &mut ssl.version,
+                SSL_CN => &mut ssl.common_name,
+                SSL_CIPHER => &mut ssl.cipher,
+                SSL_SIG_ALG => &mut ssl.sig_alg,
+                SSL_KEY_ALG => &mut ssl.key_alg,
+                _ => continue,
+            };
+            *slot = Some(value.to_vec());
+        }
+        Ok(ssl)
+    }
+
+    /// The value of a `PP2_TYPE_SSL`.
+    ///
+    /// # Errors
+    /// [`Error::Length`] when a part does not fit in its length field.
+    pub fn to_value(&self) -> Result<Vec<u8>, Error> {
+        let mut value = vec![self.client];
+        value.extend_from_slice(&self.verify.to_be_bytes());
+        let parts = [
+            (SSL_VERSION, &self.version),
+            (SSL_CN, &self.common_name),
+            (SSL_KEY_ALG, &self.key_alg),
+            (SSL_SIG_ALG, &self.sig_alg),
+            (SSL_CIPHER, &self.cipher),
+        ];
+        for (kind, part) in parts {
+            if let Some(part) = part {
+                write_record(kind, part, &mut value)?;
+            }
+        }
+        Ok(value)
+    }
 }
 
 /// How far a parse came.
@@ -102,18 +165,40 @@ impl std::error::Error for Error {}
 const TCP4: u8 = 0x11;
 const TCP6: u8 = 0x21;
 
-const ALPN: u8 = 0x01;
-const AUTHORITY: u8 = 0x02;
+/// `PP2_TYPE_ALPN`
+pub const ALPN: u8 = 0x01;
+/// `PP2_TYPE_AUTHORITY`: the name the client asked for, as in SNI.
+pub const AUTHORITY: u8 = 0x02;
+/// `PP2_TYPE_UNIQUE_ID`, at most 128 bytes.
+pub const UNIQUE_ID: u8 = 0x05;
+/// `PP2_TYPE_SSL`, see [`Ssl`].
+pub const SSL: u8 = 0x20;
 const CRC32C: u8 = 0x03;
 const NOOP: u8 = 0x04;
-const UNIQUE_ID: u8 = 0x05;
-const SSL: u8 = 0x20;
 const SSL_VERSION: u8 = 0x21;
 const SSL_CN: u8 = 0x22;
 const SSL_CIPHER: u8 = 0x23;
 const SSL_SIG_ALG: u8 = 0x24;
 const SSL_KEY_ALG: u8 = 0x25;
-const NETNS: u8 = 0x30;
+
+/// The longest value of a TLV that is taken, HAProxy's.
+const VALUE_BYTES_MAX: usize = 1024;
+
+/// The types as HAProxy's configuration language names them, in `fc_pp_tlv`.
+pub const NAMES: &[(&str, u8)] = &[
+    ("ALPN", ALPN),
+    ("AUTHORITY", AUTHORITY),
+    ("CRC32C", CRC32C),
+    ("NETNS", 0x30),
+    ("NOOP", NOOP),
+    ("SSL", SSL),
+    ("SSL_CIPHER", SSL_CIPHER),
+    ("SSL_CN", SSL_CN),
+    ("SSL_KEY_ALG", SSL_KEY_ALG),
+    ("SSL_SIG_ALG", SSL_SIG_ALG),
+    ("SSL_VERSION", SSL_VERSION),
+    ("UNIQUE_ID", UNIQUE_ID),
+];
 
 /// Reads a header of either version from the start of `input`.
 ///
@@ -239,42 +324,22 @@ fn read_tlvs(whole: &[u8], start: usize) -> Result<Tlvs, Error> {
         let (kind, value) = record?;
         end += 3 + value.len();
         match kind {
-            NOOP => {}
-            ALPN => tlvs.alpn = Some(value.to_vec()),
-            AUTHORITY if value.len() > 255 => return Err(Error::Tlv),
-            AUTHORITY => tlvs.authority = Some(value.to_vec()),
-            UNIQUE_ID if value.len() > 128 => return Err(Error::Tlv),
-            UNIQUE_ID => tlvs.unique_id = Some(value.to_vec()),
-            NETNS => tlvs.netns = Some(value.to_vec()),
-            SSL => tlvs.ssl = Some(read_ssl(value)?),
             CRC32C => {
                 let stated: [u8; 4] = value.try_into().map_err(|_| Error::Tlv)?;
                 if crc32c_with_zeroed(whole, end - 4) != u32::from_be_bytes(stated) {
                     return Err(Error::Checksum);
                 }
+                tlvs.checksum = Some(tlvs.bytes.len() + 3);
             }
-            _ => tlvs.others.push((kind, value.to_vec())),
+            AUTHORITY if value.len() > 255 => return Err(Error::Tlv),
+            UNIQUE_ID if value.len() > 128 => return Err(Error::Tlv),
+            _ if value.len() > VALUE_BYTES_MAX => return Err(Error::Tlv),
+            SSL => drop(Ssl::parse(value)?),
+            _ => {}
         }
+        tlvs.push(kind, value)?;
     }
     Ok(tlvs)
-}
-
-fn read_ssl(value: &[u8]) -> Result<Ssl, Error> {
-    let &[client, a, b, c, d, ref rest @ ..] = value else { return Err(Error::Tlv) };
-    let mut ssl = Ssl { client, verify: u32::from_be_bytes([a, b, c, d]), ..Ssl::default() };
-    for record in records(rest) {
-        let (kind, value) = record?;
-        let slot = match kind {
-            SSL_VERSION => &mut ssl.version,
-            SSL_CN => &mut ssl.common_name,
-            SSL_CIPHER => &mut ssl.cipher,
-            SSL_SIG_ALG => &mut ssl.sig_alg,
-            SSL_KEY_ALG => &mut ssl.key_alg,
-            _ => continue,
-        };
-        *slot = Some(value.to_vec());
-    }
-    Ok(ssl)
 }
 
 /// Appends a version 1 line; `UNKNOWN` when there are no addresses or they are of two families.
@@ -291,12 +356,11 @@ pub fn write_v1(addresses: Option<(SocketAddr, SocketAddr)>, out: &mut Vec<u8>) 
 
 /// Appends a version 2 header.
 ///
-/// An IPv4 address beside an IPv6 one is written mapped. Without addresses it is `LOCAL`, as in HAProxy. With
-/// `checksum`, a CRC-32C is the first TLV.
+/// An IPv4 address beside an IPv6 one is written mapped. Without addresses it is `LOCAL`, as in HAProxy.
 ///
 /// # Errors
 /// [`Error::Length`] when the TLVs do not fit in the length field.
-pub fn write_v2(header: &Header, checksum: bool, out: &mut Vec<u8>) -> Result<(), Error> {
+pub fn write_v2(header: &Header, out: &mut Vec<u8>) -> Result<(), Error> {
     let start = out.len();
     out.extend_from_slice(&V2_SIGNATURE);
     match header.addresses.filter(|_| !header.local) {
@@ -316,14 +380,11 @@ pub fn write_v2(header: &Header, checksum: bool, out: &mut Vec<u8>) -> Result<()
             out.extend_from_slice(&to.port().to_be_bytes());
         }
     }
-    let sum_at = out.len() + 3;
-    if checksum {
-        write_record(CRC32C, &[0; 4], out)?;
-    }
-    write_tlvs(&header.tlvs, out)?;
+    let tlvs_at = out.len();
+    out.extend_from_slice(&header.tlvs.bytes);
     let len = u16::try_from(out.len() - start - 16).map_err(|_| Error::Length)?;
     out[start + 14..start + 16].copy_from_slice(&len.to_be_bytes());
-    if checksum {
+    if let Some(sum_at) = header.tlvs.checksum.map(|at| tlvs_at + at) {
         let sum = crc32c_with_zeroed(&out[start..], sum_at - start);
         out[sum_at..sum_at + 4].copy_from_slice(&sum.to_be_bytes());
     }
@@ -335,36 +396,6 @@ fn mapped(ip: IpAddr) -> [u8; 16] {
         IpAddr::V4(ip) => ip.to_ipv6_mapped().octets(),
         IpAddr::V6(ip) => ip.octets(),
     }
-}
-
-fn write_tlvs(tlvs: &Tlvs, out: &mut Vec<u8>) -> Result<(), Error> {
-    let known = [(ALPN, &tlvs.alpn), (AUTHORITY, &tlvs.authority), (UNIQUE_ID, &tlvs.unique_id), (NETNS, &tlvs.netns)];
-    for (kind, value) in known {
-        if let Some(value) = value {
-            write_record(kind, value, out)?;
-        }
-    }
-    if let Some(ssl) = &tlvs.ssl {
-        let mut block = vec![ssl.client];
-        block.extend_from_slice(&ssl.verify.to_be_bytes());
-        let parts = [
-            (SSL_VERSION, &ssl.version),
-            (SSL_CN, &ssl.common_name),
-            (SSL_KEY_ALG, &ssl.key_alg),
-            (SSL_SIG_ALG, &ssl.sig_alg),
-            (SSL_CIPHER, &ssl.cipher),
-        ];
-        for (kind, value) in parts {
-            if let Some(value) = value {
-                write_record(kind, value, &mut block)?;
-            }
-        }
-        write_record(SSL, &block, out)?;
-    }
-    for (kind, value) in &tlvs.others {
-        write_record(*kind, value, out)?;
-    }
-    Ok(())
 }
 
 fn write_record(kind: u8, value: &[u8], out: &mut Vec<u8>) -> Result<(), Error> {

@@ -2,7 +2,9 @@
 
 use std::net::SocketAddr;
 
-use penstock_http::proxy_protocol::{Error, Header, Parse, Ssl, Tlvs, V2_SIGNATURE, parse, write_v1, write_v2};
+use penstock_http::proxy_protocol::{
+    ALPN, AUTHORITY, Error, Header, Parse, SSL, Ssl, Tlvs, UNIQUE_ID, V2_SIGNATURE, parse, write_v1, write_v2,
+};
 
 fn whole(input: &[u8]) -> Header {
     for split in 0..input.len() {
@@ -53,28 +55,53 @@ fn version_1_lines_that_are_none_are_refused() {
 
 #[test]
 fn version_2_carries_addresses_and_tlvs_there_and_back() {
-    let tlvs = Tlvs {
-        alpn: Some(b"h2".to_vec()),
-        authority: Some(b"example.com".to_vec()),
-        unique_id: Some(vec![7; 128]),
-        netns: Some(b"blue".to_vec()),
-        ssl: Some(Ssl {
-            client: 7,
-            verify: 0,
-            version: Some(b"TLSv1.3".to_vec()),
-            common_name: Some(b"me".to_vec()),
-            cipher: Some(b"ECDHE-RSA-AES128-GCM-SHA256".to_vec()),
-            sig_alg: Some(b"SHA256".to_vec()),
-            key_alg: Some(b"RSA2048".to_vec()),
-        }),
-        others: vec![(0xea, b"vpce-1".to_vec())],
+    let ssl = Ssl {
+        client: 7,
+        verify: 0,
+        version: Some(b"TLSv1.3".to_vec()),
+        common_name: Some(b"me".to_vec()),
+        cipher: Some(b"ECDHE-RSA-AES128-GCM-SHA256".to_vec()),
+        sig_alg: Some(b"SHA256".to_vec()),
+        key_alg: Some(b"RSA2048".to_vec()),
     };
+    let block = ssl.to_value().unwrap();
+    assert_eq!(Ssl::parse(&block), Ok(ssl));
+    let fields = [
+        (ALPN, &b"h2"[..]),
+        (AUTHORITY, b"example.com"),
+        (UNIQUE_ID, &[7; 128]),
+        (SSL, &block),
+        (0xea, b"vpce-1"),
+        (0xea, b"vpce-2"),
+    ];
     for addresses in [pair("1.2.3.4:5", "6.7.8.9:10"), pair("[2001:db8::1]:5", "[2001:db8::2]:10")] {
         for checksum in [false, true] {
-            let header = Header { addresses, tlvs: tlvs.clone(), ..Header::default() };
+            let mut header = Header { addresses, ..Header::default() };
+            fields[..2].iter().for_each(|(kind, value)| header.tlvs.push(*kind, value).unwrap());
+            if checksum {
+                header.tlvs.push_checksum();
+            }
+            fields[2..].iter().for_each(|(kind, value)| header.tlvs.push(*kind, value).unwrap());
             let mut out = Vec::new();
-            write_v2(&header, checksum, &mut out).unwrap();
-            assert_eq!(whole(&out), header);
+            write_v2(&header, &mut out).unwrap();
+            let again = whole(&out);
+            assert_eq!(again.addresses, addresses);
+            let values = again.tlvs.iter().filter(|(kind, _)| *kind != 3).collect::<Vec<_>>();
+            assert_eq!((values, again.tlvs.first(3).is_some()), (fields.to_vec(), checksum));
+            assert_eq!(again.tlvs.first(0xea), Some(&b"vpce-1"[..]));
+        }
+    }
+}
+
+#[test]
+fn values_of_more_than_haproxy_takes_are_refused() {
+    for (kind, most) in [(AUTHORITY, 255), (UNIQUE_ID, 128), (0xe0, 1024)] {
+        for (len, taken) in [(most, true), (most + 1, false)] {
+            let mut header = Header { addresses: pair("1.2.3.4:5", "6.7.8.9:10"), ..Header::default() };
+            header.tlvs.push(kind, &vec![b'a'; len]).unwrap();
+            let mut out = Vec::new();
+            write_v2(&header, &mut out).unwrap();
+            assert_eq!(parse(&out).is_ok(), taken, "{len} bytes of {kind:#x}");
         }
     }
 }
@@ -83,11 +110,11 @@ fn version_2_carries_addresses_and_tlvs_there_and_back() {
 fn version_2_bytes_are_those_of_the_specification() {
     let mut out = Vec::new();
     let header = Header { addresses: pair("1.2.3.4:258", "5.6.7.8:772"), ..Header::default() };
-    write_v2(&header, false, &mut out).unwrap();
+    write_v2(&header, &mut out).unwrap();
     assert_eq!(out[..16], *b"\r\n\r\n\0\r\nQUIT\n\x21\x11\x00\x0c");
     assert_eq!(out[16..], [1, 2, 3, 4, 5, 6, 7, 8, 1, 2, 3, 4]);
     out.clear();
-    write_v2(&Header { local: true, ..Header::default() }, false, &mut out).unwrap();
+    write_v2(&Header { local: true, ..Header::default() }, &mut out).unwrap();
     assert_eq!(out, b"\r\n\r\n\0\r\nQUIT\n\x20\x00\x00\x00");
     assert!(whole(&out).local);
 }
@@ -95,7 +122,7 @@ fn version_2_bytes_are_those_of_the_specification() {
 #[test]
 fn without_addresses_version_2_is_local_whatever_else_it_says() {
     let mut out = Vec::new();
-    write_v2(&Header::default(), false, &mut out).unwrap();
+    write_v2(&Header::default(), &mut out).unwrap();
     assert_eq!(out, b"\r\n\r\n\0\r\nQUIT\n\x20\x00\x00\x00");
     for family in [0x00, 0x11, 0x31, 0x41, 0xff] {
         let bytes = [&V2_SIGNATURE[..], &[0x20, family, 0, 3], b"any"].concat();
@@ -110,21 +137,19 @@ fn an_ipv4_address_beside_one_of_ipv6_is_not_lost() {
     write_v1(mapped, &mut out);
     assert_eq!(whole(&out).addresses, mapped);
     out.clear();
-    write_v2(&Header { addresses: mapped, ..Header::default() }, false, &mut out).unwrap();
+    write_v2(&Header { addresses: mapped, ..Header::default() }, &mut out).unwrap();
     assert_eq!(whole(&out).addresses, mapped);
 }
 
 #[test]
 fn crc32c_is_the_one_everybody_computes() {
     // Against the definition, which is itself checked with the value of the CRC catalogue.
-    let header = Header {
-        addresses: pair("1.2.3.4:5", "6.7.8.9:10"),
-        tlvs: Tlvs { others: vec![(0xe0, b"123456789".to_vec())], ..Tlvs::default() },
-        ..Header::default()
-    };
+    let mut tlvs = Tlvs::default();
+    tlvs.push_checksum();
+    tlvs.push(0xe0, b"123456789").unwrap();
+    let header = Header { addresses: pair("1.2.3.4:5", "6.7.8.9:10"), tlvs, ..Header::default() };
     let mut out = Vec::new();
-    write_v2(&header, true, &mut out).unwrap();
-    // It is the first of the fields, as HAProxy writes them.
+    write_v2(&header, &mut out).unwrap();
     let sum = out.windows(3).position(|field| field == [3, 0, 4]).unwrap() + 3;
     let mut zeroed = out.clone();
     zeroed[sum..sum + 4].fill(0);

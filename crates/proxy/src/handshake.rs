@@ -18,7 +18,7 @@ use crate::{
 use client_hello::Decided;
 use penstock_config::model::{Mode, ProxyId};
 use penstock_http::proxy_protocol;
-use penstock_rules::{ConnFacts, ProxyHeaderFacts, Session};
+use penstock_rules::{ConnFacts, Session};
 use penstock_tls::HandshakeError;
 use std::{future::poll_fn, io, rc::Rc};
 
@@ -119,7 +119,7 @@ async fn establish(conn: &mut Conn, socket: Socket) -> Option<Established> {
     conn.deadline.set(conn.accepted, timeout);
     if conn.bind().accept_proxy || conn.expects_proxy_header {
         match in_time(&mut conn.deadline, read_proxy_header(&socket)).await {
-            Some(Ok(header)) => apply_proxy_header(conn, &header),
+            Some(Ok(header)) => apply_proxy_header(conn, *header),
             Some(Err(reason)) => return fail(conn, &reason),
             None => return fail(conn, &Failure::Timeout("Timeout during PROXY header")),
         }
@@ -289,13 +289,12 @@ fn proxy_header(socket: &Socket, begun: &mut Vec<u8>) -> Result<Option<Box<proxy
 
 const ABORTED: Failure = Failure::Header("Connection closed while waiting for PROXY protocol header");
 
-fn apply_proxy_header(conn: &mut Conn, header: &proxy_protocol::Header) {
+fn apply_proxy_header(conn: &mut Conn, header: proxy_protocol::Header) {
     if let Some((src, dst)) = header.addresses {
         // The connection itself keeps the proxy's address.
         (conn.facts.session_src, conn.facts.session_dst) = (Some(src), Some(dst));
     }
-    let (authority, unique_id) = (header.tlvs.authority.clone(), header.tlvs.unique_id.clone());
-    conn.facts.proxy_header = Some(Box::new(ProxyHeaderFacts { authority, unique_id }));
+    conn.facts.proxy_header = Some(Box::new(header.tlvs));
 }
 
 #[cfg(test)]

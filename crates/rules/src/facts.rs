@@ -3,6 +3,7 @@
 use crate::{context::Render, kind::Kind, table::Millis, tls_facts::TlsFacts};
 use penstock_config::Span;
 use penstock_config::model::ProxyId;
+use penstock_http::proxy_protocol::Tlvs;
 use std::{
     net::{IpAddr, SocketAddr},
     sync::Arc,
@@ -102,8 +103,8 @@ pub struct ConnFacts {
     pub listener_name: Option<Arc<str>>,
     /// The time at which the connection was accepted, in µs since 1970.
     pub accepted_unix_us: u64,
-    /// The contents of a PROXY header, boxed since few connections have one; `None` if there was no such header.
-    pub proxy_header: Option<Box<ProxyHeaderFacts>>,
+    /// The fields of a PROXY header, boxed since few connections have one; `None` if there was no such header.
+    pub proxy_header: Option<Box<Tlvs>>,
     /// The `tcp-request client-hello` rule that decided, if one did.
     pub hello_rule: Option<Span>,
     /// The server in whose place the client is answered: `tcp-request client-hello intercept`.
@@ -141,15 +142,6 @@ pub struct OriginFacts {
     pub error: Option<Box<str>>,
     /// The digest of its certificate, if that does not validate and the client was shown so.
     pub pinned: Option<[u8; 32]>,
-}
-
-/// Optional fields of a PROXY protocol header, version 2.
-#[derive(Clone, Debug, Default)]
-pub struct ProxyHeaderFacts {
-    /// PP2_TYPE_AUTHORITY.
-    pub authority: Option<Vec<u8>>,
-    /// PP2_TYPE_UNIQUE_ID.
-    pub unique_id: Option<Vec<u8>>,
 }
 
 /// A connection to a server.

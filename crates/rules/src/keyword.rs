@@ -64,6 +64,8 @@ pub enum ArgKind {
     Userlist,
     /// A map file.
     Map,
+    /// The type of a field of the PROXY header: a number, or its name.
+    Tlv,
     /// One of these words.
     OneOf(&'static [&'static str]),
 }
@@ -102,6 +104,7 @@ impl ArgKind {
             ArgKind::Acl => "[!]ACL".into(),
             ArgKind::Userlist => "userlist".into(),
             ArgKind::Map => "map file".into(),
+            ArgKind::Tlv => "number or name of a type".into(),
             ArgKind::OneOf(words) => words.join("|"),
         }
     }

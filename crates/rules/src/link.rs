@@ -15,6 +15,7 @@ use crate::{
 };
 use base64::Engine as _;
 use penstock_config::{Config, Files, Span, bytes_of, model::ProxyId};
+use penstock_http::proxy_protocol;
 use std::{
     collections::{HashMap, HashSet},
     ops::Range,
@@ -179,6 +180,10 @@ impl<'a> Linker<'a> {
                 None => return wrong("IPv6 mask"),
             },
             ArgKind::Regex => Arg::Regex(Regex::new(text, false).map_err(|p| Problem { at, ..p })?),
+            ArgKind::Tlv => match tlv_type(text) {
+                Some(kind) => Arg::Int(kind.into()),
+                None => return wrong("type of a field, 0 to 255 or its name"),
+            },
             ArgKind::OneOf(words) => match words.iter().position(|word| *word == text) {
                 Some(found) => Arg::Word(found),
                 None => {
@@ -435,6 +440,17 @@ impl<'a> Linker<'a> {
 }
 
 /// Parses a number; one that is out of range becomes the nearest valid one.
+/// The type of a field of the PROXY header: its name, or a number in decimal or in hexadecimal.
+fn tlv_type(text: &str) -> Option<u8> {
+    match text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")) {
+        Some(digits) => u8::from_str_radix(digits, 16).ok(),
+        None => {
+            let named = proxy_protocol::NAMES.iter().find(|(name, _)| *name == text).map(|(_, kind)| *kind);
+            named.or_else(|| text.parse().ok())
+        }
+    }
+}
+
 fn saturated(text: &str) -> Option<i64> {
     text.parse().map_or_else(
         |error: std::num::ParseIntError| match error.kind() {

@@ -119,6 +119,7 @@ fn argument(of: &str, spec: &ArgSpec, dice: &mut Dice) -> String {
         ArgKind::Table => "k§".to_owned(),
         ArgKind::Acl => "TRUE".to_owned(),
         ArgKind::Userlist => "users".to_owned(),
+        ArgKind::Tlv => dice.pick(&["AUTHORITY", "UNIQUE_ID", "2", "0xe0"]).to_owned(),
         ArgKind::OneOf(words) => dice.pick(words).to_owned(),
     }
 }

@@ -112,7 +112,8 @@ fn settings(text: &str, section: &str, name: &str, min: u8, max: u8) -> String {
         let mut i = first;
         while i < found.len() {
             let bare = word(i).trim_start_matches('[').trim_end_matches(']');
-            if bare != name {
+            // As in `set-proxy-v2-tlv-fmt(2)`.
+            if !bare.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with('(')) {
                 i += 1;
                 continue;
             }

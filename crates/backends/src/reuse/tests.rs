@@ -57,7 +57,8 @@ fn keys() -> Vec<Key> {
     let mut keys = Vec::new();
     for target in targets {
         for server in [0, 1] {
-            for sni in [None, Some("a"), Some("b")] {
+            for (sni, pool) in [(None, None), (Some("a"), None), (Some("b"), None), (None, Some("a")), (None, Some(""))]
+            {
                 for header in [None, Some(&b"PROXY TCP4 192.0.2.1"[..]), Some(b"PROXY TCP4 192.0.2.2")] {
                     for flags in 0..12 {
                         let (only_http1, encrypted) = (flags & 1 != 0, flags & 2 != 0);
@@ -65,7 +66,10 @@ fn keys() -> Vec<Key> {
                             at: ServerRef { proxy: ProxyId(0), server: ServerId::configured(server) },
                             target: target.clone(),
                             encrypted,
-                            sni: sni.map(Into::into),
+                            name: Name {
+                                sni: sni.map(Into::into),
+                                pool: pool.map(|pool: &str| pool.as_bytes().into()),
+                            },
                             header: header.map(Into::into),
                             pinned: [None, Some([1; 32]), Some([2; 32])][flags >> 2],
                             only_http1,
@@ -88,6 +92,16 @@ fn a_difference_in_any_one_property_is_a_difference() {
     for (index, key) in keys.iter().enumerate() {
         assert_eq!(by_key.get(&key.clone()), Some(&index));
     }
+}
+
+#[test]
+fn a_name_of_the_pool_counts_in_place_of_sni() {
+    let name =
+        |sni: &str, pool: Option<&str>| Name { sni: Some(sni.into()), pool: pool.map(|pool| pool.as_bytes().into()) };
+    assert_eq!(name("a", Some("x")), name("b", Some("x")));
+    assert_ne!(name("a", Some("x")), name("a", Some("y")));
+    assert_ne!(name("a", Some("a")), name("a", None));
+    assert_ne!(name("a", None), name("b", None));
 }
 
 #[test]

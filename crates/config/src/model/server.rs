@@ -2,7 +2,7 @@
 
 use crate::{
     model::ServerTls,
-    span::{Span, Spanned, Word},
+    span::{Line, Span, Spanned, Word},
 };
 use std::{net::IpAddr, path::PathBuf, time::Duration};
 
@@ -118,6 +118,10 @@ pub struct ServerSettings {
     pub send_proxy_v2: bool,
     /// `proxy-v2-options`, and what `send-proxy-v2-ssl` and `send-proxy-v2-ssl-cn` add to them.
     pub proxy_v2_options: Vec<String>,
+    /// `set-proxy-v2-tlv-fmt`: type and format of each.
+    pub proxy_v2_tlvs: Vec<(u8, Word)>,
+    /// `pool-conn-name`: an expression.
+    pub pool_conn_name: Option<Line>,
     /// `proto h1|h2`.
     pub proto: Option<String>,
     /// `ws auto|h1|h2`.
@@ -186,6 +190,8 @@ impl Default for ServerSettings {
             send_proxy_v1: false,
             send_proxy_v2: false,
             proxy_v2_options: Vec::new(),
+            proxy_v2_tlvs: Vec::new(),
+            pool_conn_name: None,
             proto: None,
             ws: WebSockets::Auto,
             resolvers: None,

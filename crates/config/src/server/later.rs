@@ -2,7 +2,7 @@
 
 use super::Entry;
 use crate::{
-    keyword::{ANYTHING, NONE, ONE},
+    keyword::{NONE, ONE},
     tls,
 };
 
@@ -71,7 +71,6 @@ pub(super) const KEYWORDS: &[Entry] = &[
         "TLS renegotiation does not exist here",
     ),
     Entry::accepted("ktls", ONE, "Encrypts records in the kernel", "records are encrypted in the process"),
-    Entry::accepted("set-proxy-v2-tlv-fmt", ANYTHING, "Adds a field to the PROXY header", "no field is added"),
     Entry::refused(
         "usesrc",
         "Address or kind of address used as the source",
@@ -91,13 +90,6 @@ pub(super) const KEYWORDS: &[Entry] = &[
     Entry::accepted("idle-ping", ONE, "Pings idle HTTP/2 servers", "idle connections are closed by their timeout"),
     Entry::accepted("tcp-md5sig", ONE, "Signs TCP segments", "segments are not signed"),
     Entry::accepted("cc", ONE, "Congestion control of TCP", "the system's own is used"),
-    Entry::accepted(
-        "pool-conn-name",
-        ONE,
-        "Name that an idle connection must have been opened for",
-        "the name in 'sni' decides",
-    ),
-    Entry::accepted("no-pool-conn-name", NONE, "Undoes 'pool-conn-name'", "the name in 'sni' decides"),
 ];
 
 const NO_SOCKS: &str = "SOCKS proxies are not spoken to";

@@ -1,6 +1,7 @@
 //! Everything that is compiled from a configuration: rules, log lines and expressions, and what they refer to.
 
 use super::machine::hostname;
+use crate::server::Expressions;
 use penstock_backends::check::{self, script::Script};
 use penstock_config::{
     Config, Diagnostics, Files, Line, Span, Word,
@@ -45,8 +46,8 @@ pub struct Program {
     pub(crate) bypassed: PerProxy<Option<LogFormat>>,
     /// The chains of services.
     pub(crate) chains: Vec<Chain>,
-    /// The `sni` expression of each server.
-    pub(crate) sni: PerProxy<Vec<Option<Expr>>>,
+    /// What is evaluated for each connection to a server, by server.
+    pub(crate) servers: PerProxy<Vec<Option<Expressions>>>,
     /// The backend to which a proxy sends requests that no rule routes: its `default_backend`, or the proxy itself.
     pub(crate) default_backend: PerProxy<Option<ProxyId>>,
     backends: HashMap<String, ProxyId>,
@@ -87,7 +88,7 @@ impl Program {
         compiler.set_variables(&config.global.set_vars, now(), &Starting(hostname()));
         let rules = compiler.proxies();
         let chains = compiler.chains();
-        let mut sni = Vec::new();
+        let mut servers = Vec::new();
         let mut balance = Vec::new();
         let mut default_backend = Vec::new();
         let backends =
@@ -96,11 +97,9 @@ impl Program {
         let (mut handshake_failure, mut bypassed) = (Vec::new(), Vec::new());
         let mut checks = Vec::new();
         for (id, proxy) in config.proxies.entries() {
-            let of_servers = proxy.servers.iter().map(|server| {
-                let line = server.settings.prepared_tls()?.sni.as_ref()?;
-                compiler.expression(line, id, Places::SERVER)
-            });
-            sni.push(of_servers.collect());
+            let of_servers = proxy.servers.iter();
+            let compiled = of_servers.map(|server| Some(Expressions::compile(&server.settings, id, &mut compiler)));
+            servers.push(compiled.collect());
             default_backend.push(match &proxy.default_backend {
                 Some(name) => backends.get(&name.text).copied(),
                 None => proxy.kind.has_backend().then_some(id),
@@ -131,7 +130,7 @@ impl Program {
             reads_requests: compiler.reads_requests(),
             handshake_failure: handshake_failure.into(),
             bypassed: bypassed.into(),
-            sni: sni.into(),
+            servers: servers.into(),
             default_backend: default_backend.into(),
             backends,
             balance: balance.into(),

@@ -5,7 +5,7 @@ use super::{
     handle::{Handle, Inner},
 };
 use crate::{
-    server::{AddError, Host, Parts, RemoveError, ServerRef},
+    server::{AddError, Expressions, Host, Parts, RemoveError, ServerRef},
     servers::{
         checks::plans,
         resolve::{self, at_start},
@@ -16,7 +16,7 @@ use penstock_config::{
     Diagnostics, Severity,
     model::{self, InitAddr, ProxyId, ServerHost},
 };
-use penstock_rules::{Compiler, Expr, Places, ServerFacts};
+use penstock_rules::{Compiler, ServerFacts};
 use penstock_tls::Connector;
 use std::{net::IpAddr, sync::atomic::Ordering, time::Instant};
 
@@ -52,8 +52,8 @@ impl Handle {
         let workers = self.inner.workers.len();
         let parts = |_: ServerRef, id: u32| {
             let facts = ServerFacts { name: config.name.clone(), id };
-            let Made { sni, connector, check_connector, .. } = made;
-            Parts { sni, connector, check_connector, ..Parts::new(facts, workers) }
+            let Made { expressions, connector, check_connector, .. } = made;
+            Parts { expressions, connector, check_connector, ..Parts::new(facts, workers) }
         };
         let (address, check, agent) = (made.address, made.check, made.agent);
         let server = shared.backends.add(backend.proxy, config.clone(), parts, Instant::now());
@@ -113,7 +113,7 @@ impl Handle {
 
 /// The parts of a server, made before it is visible to anyone.
 struct Made {
-    sni: Option<Expr>,
+    expressions: Expressions,
     connector: Option<Connector>,
     check_connector: Option<Connector>,
     address: Address,
@@ -142,10 +142,10 @@ impl Inner {
         });
         let script = shared.program.checks[proxy].as_deref();
         let check_connector = plans::connector(script, server, &shared.certificates, &mut diagnostics);
-        let sni = tls.and_then(|tls| tls.sni.as_ref()).and_then(|line| {
+        let expressions = {
             let mut compiler = Compiler::new(&shared.config, &Disk, &mut diagnostics);
-            compiler.expression(line, proxy, Places::SERVER)
-        });
+            Expressions::compile(&server.settings, proxy, &mut compiler)
+        };
         if let Some(error) = diagnostics.list.iter().find(|found| found.severity == Severity::Error) {
             return Err(error.message.clone());
         }
@@ -158,7 +158,7 @@ impl Inner {
         };
         let check = resolved(server.settings.check.addr.as_ref())?;
         let agent = resolved(server.settings.agent.as_ref().and_then(|agent| agent.addr.as_ref()))?;
-        Ok(Made { sni, connector, check_connector, address, check, agent })
+        Ok(Made { expressions, connector, check_connector, address, check, agent })
     }
 }
 

@@ -157,7 +157,7 @@ impl Shared {
                 let (proxy, place) = (at.proxy, at.server.index());
                 let facts = ServerFacts { name: config.proxies[proxy].servers[place].name.clone(), id };
                 Parts {
-                    sni: program.sni[proxy][place].take(),
+                    expressions: program.servers[proxy][place].take().unwrap_or_default(),
                     connector: connectors[proxy][place].take(),
                     check_connector: check_connectors[proxy][place].take(),
                     ..Parts::new(facts, workers)

@@ -7,7 +7,7 @@ use crate::{
 };
 use penstock_backends::reuse::Key;
 use penstock_config::model::{Proxy, SourceAddress};
-use penstock_http::proxy_protocol;
+use penstock_http::proxy_protocol::{self, Tlvs};
 use penstock_rules::Txn;
 use penstock_tls::{HandshakeError, Probed, Requested};
 use std::{
@@ -44,7 +44,7 @@ pub(crate) async fn open(shared: &Shared, server: &Server, key: &Key) -> Result<
     let connector = pinned.as_ref().unwrap_or(connector);
     let narrowed = key.only_http1.then(|| connector.offering(&[b"http/1.1"]));
     let connector = narrowed.as_ref().unwrap_or(connector);
-    let tls = connector.connect(socket, key.sni.as_deref()).await.map_err(Failure::Tls)?;
+    let tls = connector.connect(socket, key.name.sni.as_deref()).await.map_err(Failure::Tls)?;
     Ok(Stream::Tls(Box::new(tls)))
 }
 
@@ -61,7 +61,7 @@ pub(crate) async fn probe(
         return Err(Failure::NoAddress);
     };
     let socket = open_clear(shared, server, key).await?;
-    connector.probe(socket, key.sni.as_deref(), asked, tolerates).await.map_err(Failure::Tls)
+    connector.probe(socket, key.name.sni.as_deref(), asked, tolerates).await.map_err(Failure::Tls)
 }
 
 /// Opens what TLS, or else the protocol itself, begins on.
@@ -142,31 +142,63 @@ fn classify(e: io::Error) -> Failure {
     }
 }
 
-/// Writes the header of `send-proxy` and similar options, which says who the client is. A unique-id must have been made
-/// before.
-pub(crate) fn proxy_header(conn: &Conn, txn: &Txn, version: u8, options: &[String], out: &mut Vec<u8>) {
+/// Writes the header of `send-proxy` and similar options, which says who the client is, with fields of the server's own. A
+/// unique-id must have been made before.
+pub(crate) fn proxy_header(
+    conn: &Conn,
+    txn: &Txn,
+    version: u8,
+    options: &[String],
+    own: &[(u8, Vec<u8>)],
+    out: &mut Vec<u8>,
+) {
     let facts = &conn.facts;
     let addresses = txn.source(facts).zip(txn.destination(facts));
     if version == 1 {
         return proxy_protocol::write_v1(addresses, out);
     }
-    let asked = |name: &str| options.iter().any(|option| option == name);
-    let mut header = proxy_protocol::Header { addresses, ..Default::default() };
+    let start = out.len();
+    let plain = || proxy_protocol::Header { addresses, ..Default::default() };
+    let written = fields(conn, txn, options, own).and_then(|tlvs| {
+        let header = proxy_protocol::Header { tlvs, ..plain() };
+        proxy_protocol::write_v2(&header, out)
+    });
+    if written.is_err() {
+        // An optional part does not fit; the addresses alone always do.
+        out.truncate(start);
+        let _ = proxy_protocol::write_v2(&plain(), out);
+    }
+}
+
+/// The fields of a header, in HAProxy's order.
+fn fields(conn: &Conn, txn: &Txn, options: &[String], own: &[(u8, Vec<u8>)]) -> Result<Tlvs, proxy_protocol::Error> {
+    let facts = &conn.facts;
     let tls = facts.tls.as_deref();
-    header.tlvs.alpn = tls.and_then(|tls| tls.alpn.clone());
-    if asked("unique-id") {
-        // Like HAProxy, an empty one if no format is set.
-        header.tlvs.unique_id = Some(txn.unique_id.borrow().clone().unwrap_or_default());
+    let asked = |name: &str| options.iter().any(|option| option == name);
+    let mut tlvs = Tlvs::default();
+    for (kind, value) in own {
+        tlvs.push(*kind, value)?;
+    }
+    if asked("crc32c") {
+        tlvs.push_checksum();
+    }
+    if let Some(alpn) = tls.and_then(|tls| tls.alpn.as_ref()) {
+        tlvs.push(proxy_protocol::ALPN, alpn)?;
     }
     if asked("authority") {
-        header.tlvs.authority = tls
-            .and_then(|tls| tls.sni.as_ref())
-            .map(|sni| sni.clone().into_bytes())
-            .or_else(|| facts.proxy_header.as_ref().and_then(|h| h.authority.clone()));
+        let sni = tls.and_then(|tls| tls.sni.as_ref()).map(String::as_bytes);
+        let received = || facts.proxy_header.as_ref()?.first(proxy_protocol::AUTHORITY);
+        if let Some(authority) = sni.or_else(received) {
+            tlvs.push(proxy_protocol::AUTHORITY, authority)?;
+        }
+    }
+    if asked("unique-id") {
+        // Like HAProxy, an empty one if no format is set.
+        tlvs.push(proxy_protocol::UNIQUE_ID, txn.unique_id.borrow().as_deref().unwrap_or_default())?;
     }
     let details = ["ssl", "cert-cn", "ssl-cipher", "cert-sig", "cert-key"];
     if details.iter().any(|name| asked(name)) {
-        header.tlvs.ssl = Some(match tls {
+        let ssl = match tls {
             None => proxy_protocol::Ssl::default(),
             Some(tls) => proxy_protocol::Ssl {
                 client: 1 | if tls.peer.is_some() { 6 } else { 0 },
@@ -177,11 +209,8 @@ pub(crate) fn proxy_header(conn: &Conn, txn: &Txn, version: u8, options: &[Strin
                 sig_alg: asked("cert-sig").then(|| tls.own_signature_algorithm()).flatten().map(String::into_bytes),
                 key_alg: asked("cert-key").then(|| tls.own_key()).flatten().map(String::into_bytes),
             },
-        });
+        };
+        tlvs.push(proxy_protocol::SSL, &ssl.to_value()?)?;
     }
-    if proxy_protocol::write_v2(&header, asked("crc32c"), out).is_err() {
-        // An optional part does not fit; the addresses alone always do.
-        let plain = proxy_protocol::Header { addresses, ..Default::default() };
-        let _ = proxy_protocol::write_v2(&plain, false, out);
-    }
+    Ok(tlvs)
 }

@@ -7,7 +7,8 @@ use crate::{
     rules::context::{self, Readable},
     server::Server,
 };
-use penstock_backends::reuse::Key;
+use penstock_backends::reuse::{Key, Name};
+use penstock_rules::Expr;
 
 /// The required properties of the request's connection to that server; `None` while the server's name is not resolved.
 pub(crate) fn key_of(
@@ -18,15 +19,22 @@ pub(crate) fn key_of(
     stage: Readable,
 ) -> Option<Key> {
     let target = server.endpoint.load().target(x.txn.destination(&conn.facts))?;
-    let sni = sni(conn, x, server, stage);
+    let expressions = &server.with.expressions;
+    let sni = value(conn, x, expressions.sni.as_ref(), stage).and_then(|sni| String::from_utf8(sni).ok());
+    // A connection of no name is for requests of no name, not for those whose SNI is the same.
+    let pool_name = expressions.pool_name.as_ref();
+    let pool = pool_name.map(|name| value(conn, x, Some(name), stage).unwrap_or_default().into_boxed_slice());
     let settings = &server.config.settings;
     let header = settings.proxy_header_version().map(|version| {
         if settings.proxy_v2_options.iter().any(|option| option == "unique-id") {
             let worker = conn.worker.clone();
             context::context(&worker, conn, x, stage).make_unique_id();
         }
+        let worker = conn.worker.clone();
+        let context = context::context(&worker, conn, x, stage);
+        let tlvs = expressions.tlvs.iter().map(|(kind, format)| (*kind, format.to_bytes(&context))).collect::<Vec<_>>();
         let mut header = Vec::with_capacity(128);
-        connect::proxy_header(conn, &x.txn, version, &settings.proxy_v2_options, &mut header);
+        connect::proxy_header(conn, &x.txn, version, &settings.proxy_v2_options, &tlvs, &mut header);
         header.into_boxed_slice()
     });
     let origin = conn.facts.origin.as_ref().filter(|origin| origin.backend == server.at.proxy);
@@ -34,18 +42,16 @@ pub(crate) fn key_of(
         at: server.at,
         target,
         encrypted: server.is_encrypted(),
-        sni: sni.map(String::into_boxed_str),
+        name: Name { sni: sni.map(String::into_boxed_str), pool },
         header,
         pinned: origin.and_then(|origin| origin.pinned),
         only_http1,
     })
 }
 
-/// The server name to send in TLS.
-fn sni(conn: &mut Conn, x: &mut Exchange, server: &Server, stage: Readable) -> Option<String> {
+/// What an expression gives for the request.
+fn value(conn: &mut Conn, x: &mut Exchange, expression: Option<&Expr>, stage: Readable) -> Option<Vec<u8>> {
     let worker = conn.worker.clone();
-    let expression = server.with.sni.as_ref()?;
     let context = context::context(&worker, conn, x, stage);
-    let value = expression.eval(&context).ok()?;
-    String::from_utf8(value.to_text()).ok()
+    Some(expression?.eval(&context).ok()?.to_text())
 }

@@ -7,13 +7,14 @@ use super::{
 use crate::{
     context::Context,
     facts::{ProxyFacts, ServerConnFacts, TcpInfo},
-    keyword::{ArgKind, ArgSpec, Args, Places, opt},
+    keyword::{ArgKind, ArgSpec, Args, Places, arg, opt},
     sample::{Fetched, Missing},
     value::{
         Type::{Addr, Bool, Int, Str},
         Value,
     },
 };
+use penstock_http::proxy_protocol;
 use std::net::SocketAddr;
 
 const CLIENT: Places = Places::FROM_CONNECTION;
@@ -21,6 +22,7 @@ const SERVER: Places = Places::FROM_SERVER;
 /// Everywhere except in health checks: there is a frontend.
 const FRONTEND: Places = Places(Places::SERVING.0 & !Places::CHECK.0);
 const BACKEND: Places = Places(Places::BACKEND_REQUEST.0 | Places::SERVER.0 | Places::RESPONSE.0 | Places::LOG.0);
+const TLV: &[ArgSpec] = &[arg("type", ArgKind::Tlv)];
 const UNIT: &[ArgSpec] = &[opt("unit", ArgKind::OneOf(&["ms", "us"]))];
 
 pub(super) const TABLE: &[FetchSpec] = &[
@@ -104,10 +106,13 @@ pub(super) const TABLE: &[FetchSpec] = &[
     }),
     one("fc_lost", &[], Int, CLIENT, "Segments lost, as the kernel counts them.", |ctx, _| tcp(ctx, |info| info.lost)),
     one("fc_pp_authority", &[], Str, CLIENT, "The authority in the PROXY header.", |ctx, _| {
-        header(ctx, |header| header.authority.as_deref())
+        tlv(ctx, proxy_protocol::AUTHORITY)
+    }),
+    one("fc_pp_tlv", TLV, Str, CLIENT, "The first field of a type in the PROXY header.", |ctx, args| {
+        tlv(ctx, args.int(0).and_then(|kind| u8::try_from(kind).ok()).ok_or(Missing::Absent)?)
     }),
     one("fc_pp_unique_id", &[], Str, CLIENT, "The unique-id in the PROXY header.", |ctx, _| {
-        header(ctx, |header| header.unique_id.as_deref())
+        tlv(ctx, proxy_protocol::UNIQUE_ID)
     }),
     one("fc_rcvd_proxy", &[], Bool, CLIENT, "Whether the connection began with a PROXY header.", |ctx, _| {
         Ok(Value::Bool(ctx.conn.proxy_header.is_some()))
@@ -188,8 +193,8 @@ fn to_server<'c>(ctx: &Context<'_>, field: impl Fn(TcpInfo) -> u32) -> Fetched<'
     int(field(ctx.world.tcp_info(conn.socket, conn.dst).ok_or(Missing::Absent)?))
 }
 
-fn header<'c>(ctx: &'c Context<'_>, field: impl Fn(&crate::facts::ProxyHeaderFacts) -> Option<&[u8]>) -> Fetched<'c> {
-    ctx.conn.proxy_header.as_deref().and_then(field).map(Value::str).ok_or(Missing::Absent)
+fn tlv<'c>(ctx: &'c Context<'_>, kind: u8) -> Fetched<'c> {
+    ctx.conn.proxy_header.as_deref().and_then(|tlvs| tlvs.first(kind)).map(Value::str).ok_or(Missing::Absent)
 }
 
 /// HAProxy's word for an error, by its number: only failed handshakes are kept as errors of connections here.
