@@ -285,7 +285,7 @@ fn what_is_wrong_is_underlined_and_what_was_meant_is_named() {
             "a",
             "write txn.a; the scopes are proc, sess, txn, req, res, check",
         ),
-        ("http-request track-sc7 src", "there is no counter", "track-sc7", ""),
+        ("http-request track-sc7 src", "there is no counter", "track-sc7", "sc0 is the first"),
         ("http-request track-sc0 src table other", "there is no stick table 'other'", "other", ""),
         (
             "http-request redirect location /x code 300",

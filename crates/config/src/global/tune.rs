@@ -89,6 +89,10 @@ pub(super) const KEYWORDS: &[Entry] = &[
             Ok(())
         })
     }),
+    Entry::new("tune.stick-counters", ONE, "Number of entries that a connection or a request may track", |g, a| {
+        g.tune.stick_counters = a.number("a number of counters", 0..=i32::MAX as u32)?;
+        Ok(())
+    }),
     Entry::new("tune.ssl.cachesize", ONE, "Number of TLS sessions in the cache", |g, a| {
         g.tune.ssl_cachesize = a.number("a number of sessions", 0..=i32::MAX as u32)?;
         Ok(())
@@ -339,7 +343,6 @@ pub(super) const WITHOUT_EFFECT: &[Entry] = &[
     ),
     Entry::accepted("tune.renice.startup", ONE, "Scheduling priority during startup", "use the service manager"),
     Entry::accepted("tune.ring.queues", ONE, "Number of queues of a ring", "logs are not kept in rings"),
-    Entry::accepted("tune.stick-counters", ONE, "Number of stick counters of a stream", "there are three, sc0 to sc2"),
     Entry::accepted("tune.quic.cc-hystart", ONE, "Congestion control", QUIC),
     Entry::accepted("tune.quic.disable-tx-pacing", NONE, "Disables pacing of outgoing packets", QUIC),
     Entry::accepted("tune.quic.disable-udp-gso", NONE, "Disables segmentation offload of UDP", QUIC),

@@ -215,6 +215,8 @@ pub struct Tune {
     pub ssl_capture: Option<u32>,
     /// `tune.ssl.lifetime`; default 300 s.
     pub ssl_lifetime: Duration,
+    /// `tune.stick-counters`: how many entries a connection or a request may track; default 3.
+    pub stick_counters: u32,
     /// `tune.idle-pool.shared`, accepted for its meaning of 0/1.
     pub idle_pool_shared: bool,
     /// `tune.listener.multi-queue`: a busy worker hands new connections to the least busy one.
@@ -255,6 +257,7 @@ impl Default for Tune {
             ssl_ctx_cache_size: 1000,
             ssl_capture: None,
             ssl_lifetime: Duration::from_secs(300),
+            stick_counters: 3,
             idle_pool_shared: true,
             listener_multi_queue: true,
             rcvbuf_client: None,

@@ -226,7 +226,9 @@ pub(crate) fn find(word: &str, kind: Kind) -> Option<(&'static ActionSpec, &str)
         Some((name, rest)) => (name, rest),
         None => (word, ""),
     };
-    if let Some(counter) = name.strip_prefix("track-sc").filter(|n| n.len() == 1 && n.as_bytes()[0].is_ascii_digit()) {
+    if let Some(counter) =
+        name.strip_prefix("track-sc").filter(|n| n.bytes().all(|c| c.is_ascii_digit()) && !n.is_empty())
+    {
         return ACTIONS.iter().find(|spec| spec.name == "track-sc").map(|spec| (spec, counter));
     }
     let named = || ACTIONS.iter().filter(|spec| spec.name == name && name != "track-sc");

@@ -18,7 +18,7 @@ pub use schema::{Data, DataKind, MAX_ARRAY, Schema};
 pub use sharing::Stored;
 pub use spec::{TableError, TableSpec};
 pub use store::{Entry, KeyType, StickTable};
-pub use tracking::{COUNTERS, Tracked, Tracking};
+pub use tracking::{Tracked, Tracking};
 pub use view::{Filter, KeyError, Operator, Removal, SHOWN};
 
 /// Milliseconds of a monotonic clock; its origin does not matter.

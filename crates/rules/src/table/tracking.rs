@@ -1,10 +1,7 @@
-//! Which entries a connection or a request is counted on (`track-sc0` to `track-sc2`).
+//! Which entries a connection or a request is counted on (`track-sc0` and its like).
 
 use super::{Data, Entry, Millis, StickTable};
 use std::sync::{Arc, atomic::Ordering::Relaxed};
-
-/// How many counters a connection or a request may track.
-pub const COUNTERS: usize = 3;
 
 /// A tracked entry. Creating it counts a connection, which dropping it ends.
 #[derive(Debug)]
@@ -49,27 +46,28 @@ impl Drop for Tracked {
 /// A clone counts on the same entries: the streams of an HTTP/2 connection see what their connection tracks.
 #[derive(Clone, Debug, Default)]
 pub struct Tracking {
-    slots: [Option<Arc<Tracked>>; COUNTERS],
+    /// The number of each counter in use, and its entry: few, however many `tune.stick-counters` allows.
+    slots: Vec<(usize, Arc<Tracked>)>,
 }
 
 impl Tracking {
     /// The tracked entry with that number.
     pub fn slot(&self, counter: usize) -> Option<&Tracked> {
-        self.slots.get(counter)?.as_deref()
+        self.slots.iter().find(|slot| slot.0 == counter).map(|slot| &*slot.1)
     }
     /// Whether nothing is tracked.
     pub fn is_empty(&self) -> bool {
-        self.slots.iter().all(Option::is_none)
+        self.slots.is_empty()
     }
     /// Starts to track in a free slot; a slot in use stays as it is, since the first rule wins.
     pub(crate) fn track(&mut self, counter: usize, tracked: Tracked) {
-        if let Some(slot @ None) = self.slots.get_mut(counter) {
-            *slot = Some(Arc::new(tracked));
+        if self.slot(counter).is_none() {
+            self.slots.push((counter, Arc::new(tracked)));
         }
     }
 
     fn count(&self, count: Data, rate: Data, events: u64, now: Millis) {
-        for tracked in self.slots.iter().flatten() {
+        for (_, tracked) in &self.slots {
             tracked.table.touch(&tracked.entry, now);
             tracked.count(count, events, now);
             tracked.count(rate, events, now);

@@ -117,13 +117,11 @@ impl<'l> Build<'_, 'l, '_> {
     }
 
     pub(crate) fn track(&mut self) -> Option<Action> {
-        let counter = self.inside.parse::<usize>().ok().filter(|counter| *counter < crate::table::COUNTERS);
+        let counters = self.counters();
+        let counter = self.inside.parse::<usize>().ok().filter(|counter| *counter < counters);
         let Some(counter) = counter else {
-            self.error(
-                self.word.span,
-                format!("there is no counter '{}': they are sc0, sc1 and sc2", self.word.text),
-                None,
-            );
+            let message = format!("there is no counter '{}': 'tune.stick-counters' is {counters}", self.word.text);
+            self.error(self.word.span, message, Some("sc0 is the first".to_owned()));
             return None;
         };
         let word = self.words.peek();
@@ -153,6 +151,11 @@ impl<'l> Build<'_, 'l, '_> {
         Some(Action::Track { counter, expr: Box::new(expr), table })
     }
 
+    /// How many counters there are.
+    fn counters(&self) -> usize {
+        self.linker.config.global.tune.stick_counters as usize
+    }
+
     /// Reads `(<idx>,<sc>)` or `(<sc>)`.
     fn counter(&mut self, indexed: bool) -> Option<(usize, usize)> {
         let numbers: Option<Vec<usize>> = self.inside.split(',').map(|n| n.trim().parse().ok()).collect();
@@ -161,11 +164,12 @@ impl<'l> Build<'_, 'l, '_> {
             (Some(&[counter]), false) => Some((0, counter)),
             _ => None,
         };
-        match found.filter(|(index, counter)| *counter < crate::table::COUNTERS && *index < 100) {
+        let counters = self.counters();
+        match found.filter(|(index, counter)| *counter < counters && *index < 100) {
             Some(found) => Some(found),
             None => {
                 let form = if indexed { "(<index>,<counter>)" } else { "(<counter>)" };
-                let message = format!("'{}' needs {form} after its name, a counter from 0 to 2", self.word.text);
+                let message = format!("'{}' needs {form} after its name, one of {counters} counters", self.word.text);
                 self.error(self.word.span, message, None);
                 None
             }
