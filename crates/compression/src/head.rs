@@ -13,7 +13,25 @@ pub fn mark_response(head: &mut ResponseHead, algorithm: CompressionAlgorithm) {
         let weak = [b"W/", tag].concat();
         fields.set_value_at(at, &weak).expect("the value of a field with two characters more");
     }
-    fields.append(b"vary", b"Accept-Encoding").expect("a name and a value");
+    vary(fields);
+}
+
+/// Says once that what is sent depends on Accept-Encoding.
+fn vary(fields: &mut Fields) {
+    const BY: &[u8] = b"Accept-Encoding";
+    let says = |value: &[u8]| value.split(|byte| *byte == b',').any(|name| name.trim_ascii().eq_ignore_ascii_case(BY));
+    if fields.get_all(b"vary").any(says) {
+        return;
+    }
+    let line = fields.iter().rposition(|field| field.name == b"vary");
+    match line.and_then(|at| Some((at, fields.at(at)?.value))) {
+        Some((at, value)) if !value.is_empty() => {
+            let longer = [value, b",", BY].concat();
+            fields.set_value_at(at, &longer).expect("the value of a field with a name more");
+        }
+        Some((at, _)) => fields.set_value_at(at, BY).expect("a value"),
+        None => fields.append(b"vary", BY).expect("a name and a value"),
+    }
 }
 
 /// Marks a request as compressed; its length is then unknown.
@@ -48,7 +66,7 @@ mod tests {
         mark_response(&mut identity, CompressionAlgorithm::Identity);
         assert_eq!(text(&identity.fields), "vary: Accept-Encoding|");
         mark_response(&mut head, CompressionAlgorithm::RawDeflate);
-        assert_eq!(text(&head.fields), "etag: W/\"x\"|vary: Cookie|content-encoding: deflate|vary: Accept-Encoding|");
+        assert_eq!(text(&head.fields), "etag: W/\"x\"|vary: Cookie,Accept-Encoding|content-encoding: deflate|");
     }
 
     #[test]
