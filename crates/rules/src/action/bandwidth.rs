@@ -1,6 +1,6 @@
 //! `set-bandwidth-limit`: puts a bandwidth filter in force.
 
-use super::{Action, Build, Outcome};
+use super::{Action, Amount, Build, Outcome};
 use crate::{
     context::Context,
     expr::Expr,
@@ -9,7 +9,6 @@ use crate::{
     link::Scope,
     sample::Missing,
     table::{Bandwidth, Data, FilterId, Millis, Seen, Share, StickTable},
-    value::Type,
     words::{parse_size, parse_time_ms},
 };
 use penstock_config::model::BandwidthShare;
@@ -21,32 +20,29 @@ pub(crate) struct LimitBandwidth {
     filter: FilterId,
     download: bool,
     min_size: u64,
-    limit: Amount,
+    limit: Bounded,
     share: ShareOf,
 }
 
+/// What a rule says of the filter's limit or period, and what the filter says, which holds if the rule's expression gives nothing.
 #[derive(Clone, Debug)]
-enum Amount {
-    Fixed(u64),
-    /// An expression, and what holds if it gives nothing.
-    Sample(Box<Expr>, u64),
+struct Bounded {
+    amount: Option<Amount>,
+    usual: u64,
 }
 
 #[derive(Clone, Debug)]
 enum ShareOf {
-    Own { period: Amount },
+    Own { period: Bounded },
     Entry { key: Box<Expr>, table: Arc<StickTable>, data: Data },
 }
 
-impl Amount {
+impl Bounded {
     fn eval(&self, ctx: &Context<'_>) -> Result<u64, Missing> {
-        match self {
-            Amount::Fixed(n) => Ok(*n),
-            Amount::Sample(expr, otherwise) => match expr.eval(ctx) {
-                Ok(value) => Ok(value.to_int().and_then(|n| u64::try_from(n).ok()).unwrap_or(*otherwise)),
-                Err(Missing::NotYet) => Err(Missing::NotYet),
-                Err(Missing::Absent) => Ok(*otherwise),
-            },
+        match self.amount.as_ref().map(|amount| amount.eval(ctx)) {
+            Some(Ok(n)) => Ok(u64::try_from(n).unwrap_or(self.usual)),
+            Some(Err(Missing::NotYet)) => Err(Missing::NotYet),
+            None | Some(Err(Missing::Absent)) => Ok(self.usual),
         }
     }
 }
@@ -90,7 +86,7 @@ impl Build<'_, '_, '_> {
             return None;
         };
         let filter = &filters[place];
-        let (mut limit, mut period) = (Amount::Fixed(filter.limit), None);
+        let (mut limit, mut period) = (None, None);
         while let Some(word) = self.words.peek().filter(|word| matches!(word.text.as_str(), "limit" | "period")) {
             self.words.next();
             if !matches!(filter.share, BandwidthShare::Own(_)) {
@@ -98,17 +94,14 @@ impl Build<'_, '_, '_> {
                 self.error(word.span, message, None);
                 return None;
             }
-            match (word.text.as_str(), &filter.share) {
-                ("limit", _) => limit = self.amount(parse_size, filter.limit)?,
-                (_, BandwidthShare::Own(usual)) => {
-                    period = Some(self.amount(parse_time_ms, usual.as_millis() as u64)?);
-                }
-                _ => {}
+            match word.text.as_str() {
+                "limit" => limit = Some(self.amount(parse_size)?),
+                _ => period = Some(self.amount(parse_time_ms)?),
             }
         }
         let share = match &filter.share {
             BandwidthShare::Own(usual) => {
-                ShareOf::Own { period: period.unwrap_or(Amount::Fixed(usual.as_millis() as u64)) }
+                ShareOf::Own { period: Bounded { amount: period, usual: usual.as_millis() as u64 } }
             }
             BandwidthShare::Entry { key, table } => {
                 let own = &self.linker.config.proxies.get(id)?.name;
@@ -146,17 +139,7 @@ impl Build<'_, '_, '_> {
             }
         };
         let (download, min_size) = (filter.download, filter.min_size);
+        let limit = Bounded { amount: limit, usual: filter.limit };
         Some(Action::Bandwidth(Box::new(LimitBandwidth { filter: (id, place), download, min_size, limit, share })))
-    }
-
-    /// A size or a time, or an expression that gives one.
-    fn amount(&mut self, parse: fn(&str) -> Option<u64>, usual: u64) -> Option<Amount> {
-        match self.words.peek().and_then(|word| parse(&word.text)) {
-            Some(fixed) => {
-                self.words.next();
-                Some(Amount::Fixed(fixed))
-            }
-            None => Some(Amount::Sample(self.typed_expr(Type::Int)?, usual)),
-        }
     }
 }

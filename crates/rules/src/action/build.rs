@@ -3,7 +3,7 @@
 mod state;
 
 use super::{
-    Action, Address, HeaderName, Milliseconds, Part, Timeout,
+    Action, Address, Amount, HeaderName, Part, Timeout,
     normalize::Normalizer,
     table::{ACTIONS, Works, find},
 };
@@ -496,15 +496,18 @@ impl<'l> Build<'_, 'l, '_> {
             self.error(word.span, format!("'set-timeout {}' has no effect in a {here}", word.text), hint);
             return None;
         }
-        let fixed = self.words.peek().and_then(|word| parse_time_ms(word));
-        let value = match fixed {
-            Some(ms) => {
+        Some(Action::Timeout { which, value: self.amount(parse_time_ms)? })
+    }
+
+    /// Reads a number, as `parse` understands it, or an expression that gives one.
+    pub(super) fn amount<N: TryInto<i64>>(&mut self, parse: fn(&str) -> Option<N>) -> Option<Amount> {
+        match self.words.peek().and_then(|word| parse(&word.text)?.try_into().ok()) {
+            Some(fixed) => {
                 self.words.next();
-                Milliseconds::Fixed(ms)
+                Some(Amount::Fixed(fixed))
             }
-            None => Milliseconds::Sample(self.typed_expr(Type::Int)?),
-        };
-        Some(Action::Timeout { which, value })
+            None => Some(Amount::Sample(self.typed_expr(Type::Int)?)),
+        }
     }
 
     pub(crate) fn priority(&mut self, class: bool) -> Option<Action> {

@@ -1,9 +1,7 @@
 //! The effects of actions on a message, a variable, a counter or a list: one function each, in the order of
 //! [`super::Action`].
 
-use super::{
-    Milliseconds, Number, Outcome, Part, Timeout, append, changed, fields, normalize::Normalizer, respond, tracked,
-};
+use super::{Amount, Outcome, Part, Timeout, append, changed, fields, normalize::Normalizer, respond, tracked};
 use crate::{
     context::{Context, EarlyHint},
     expr::Expr,
@@ -131,13 +129,8 @@ pub(super) fn prioritize(ctx: &mut Context<'_>, class: bool, expr: &Expr) -> Out
     Outcome::Next
 }
 
-pub(super) fn set_timeout(ctx: &mut Context<'_>, which: Timeout, value: &Milliseconds) -> Outcome {
-    let ms = match value {
-        Milliseconds::Fixed(ms) => Some(*ms),
-        Milliseconds::Sample(expr) => {
-            expr.eval(ctx).ok().and_then(|value| value.to_int()).and_then(|ms| u64::try_from(ms).ok())
-        }
-    };
+pub(super) fn set_timeout(ctx: &mut Context<'_>, which: Timeout, value: &Amount) -> Outcome {
+    let ms = value.eval(ctx).ok().and_then(|ms| u64::try_from(ms).ok());
     if ms.is_some() {
         *match which {
             Timeout::Client => &mut ctx.txn.timeout_client_ms,
@@ -154,20 +147,20 @@ pub(super) fn add(
     counter: usize,
     [data, rate]: [Data; 2],
     index: usize,
-    value: &Number,
+    value: &Amount,
 ) -> Outcome {
-    if let (Some(tracked), Some(value)) = (tracked(ctx, counter), value.eval(ctx)) {
-        let now = ctx.now.mono;
-        tracked.table().add(tracked.entry(), rate, index, value.into(), now);
-        tracked.table().add(tracked.entry(), data, index, value.into(), now);
+    if let (Some(tracked), Ok(value)) = (tracked(ctx, counter), value.eval(ctx)) {
+        let (now, value) = (ctx.now.mono, u64::from(value as u32));
+        tracked.table().add(tracked.entry(), rate, index, value, now);
+        tracked.table().add(tracked.entry(), data, index, value, now);
     }
     Outcome::Next
 }
 
 /// Sets a general purpose tag.
-pub(super) fn set_tag(ctx: &mut Context<'_>, counter: usize, data: Data, index: usize, value: &Number) -> Outcome {
-    if let (Some(tracked), Some(value)) = (tracked(ctx, counter), value.eval(ctx)) {
-        tracked.table().set(tracked.entry(), data, index, value.into());
+pub(super) fn set_tag(ctx: &mut Context<'_>, counter: usize, data: Data, index: usize, value: &Amount) -> Outcome {
+    if let (Some(tracked), Ok(value)) = (tracked(ctx, counter), value.eval(ctx)) {
+        tracked.table().set(tracked.entry(), data, index, u64::from(value as u32));
     }
     Outcome::Next
 }

@@ -141,7 +141,7 @@ pub(crate) enum Action {
     },
     Timeout {
         which: Timeout,
-        value: Milliseconds,
+        value: Amount,
     },
     Bandwidth(Box<LimitBandwidth>),
     Track {
@@ -154,13 +154,13 @@ pub(crate) enum Action {
         data: Data,
         rate: Data,
         index: usize,
-        value: Number,
+        value: Amount,
     },
     SetGpt {
         counter: usize,
         data: Data,
         index: usize,
-        value: Number,
+        value: Amount,
     },
     NoRetry,
     StrictMode(bool),
@@ -209,24 +209,23 @@ pub(crate) enum Timeout {
     Tunnel,
 }
 
+/// A number that a rule states, or the expression that it names for it.
 #[derive(Clone, Debug)]
-pub(crate) enum Milliseconds {
-    Fixed(u64),
+pub(crate) enum Amount {
+    Fixed(i64),
     Sample(Box<Expr>),
 }
 
-#[derive(Clone, Debug)]
-pub(crate) enum Number {
-    Fixed(u32),
-    Sample(Box<Expr>),
-}
-
-impl Number {
-    /// Its value; `None` if the expression gives none.
-    fn eval(&self, ctx: &Context<'_>) -> Option<u32> {
+impl Amount {
+    /// The number.
+    ///
+    /// # Errors
+    ///
+    /// If the expression gives none, or none yet.
+    fn eval(&self, ctx: &Context<'_>) -> Result<i64, Missing> {
         match self {
-            Number::Fixed(n) => Some(*n),
-            Number::Sample(expr) => expr.eval(ctx).ok()?.to_int().map(|n| n as u32),
+            Amount::Fixed(n) => Ok(*n),
+            Amount::Sample(expr) => expr.eval(ctx)?.to_int().ok_or(Missing::Absent),
         }
     }
 }

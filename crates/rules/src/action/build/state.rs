@@ -2,7 +2,7 @@
 
 use super::{Build, Slot};
 use crate::{
-    action::{Action, Number},
+    action::{Action, Amount},
     hint,
     log::Purpose,
     problem::Problem,
@@ -183,31 +183,19 @@ impl<'l> Build<'_, 'l, '_> {
             Some(_) => (Data::Gpc1, Data::Gpc1Rate),
             None => (Data::Gpc, Data::GpcRate),
         };
-        Some(Action::AddGpc { counter, data, rate, index, value: Number::Fixed(1) })
+        Some(Action::AddGpc { counter, data, rate, index, value: Amount::Fixed(1) })
     }
 
     pub(crate) fn add_gpc(&mut self) -> Option<Action> {
         let (index, counter) = self.counter(true)?;
-        let value = self.unsigned()?;
+        let value = self.amount(unsigned)?;
         Some(Action::AddGpc { counter, data: Data::Gpc, rate: Data::GpcRate, index, value })
     }
 
     pub(crate) fn set_gpt(&mut self, first: bool) -> Option<Action> {
         let (index, counter) = self.counter(!first)?;
-        let value = self.unsigned()?;
+        let value = self.amount(unsigned)?;
         Some(Action::SetGpt { counter, data: if first { Data::Gpt0 } else { Data::Gpt }, index, value })
-    }
-
-    /// Reads a number of 32 bits, or an expression that gives one.
-    fn unsigned(&mut self) -> Option<Number> {
-        let fixed = self.words.peek().and_then(|word| word.parse::<u32>().ok());
-        Some(match fixed {
-            Some(n) => {
-                self.words.next();
-                Number::Fixed(n)
-            }
-            None => Number::Sample(self.typed_expr(Type::Int)?),
-        })
     }
 
     /// Reads `add-acl(file) key`, `set-map(file) key value` and the actions that undo them.
@@ -223,4 +211,9 @@ impl<'l> Build<'_, 'l, '_> {
         };
         Some(Action::Pattern { file, key, value, remove })
     }
+}
+
+/// A number of 32 bits.
+fn unsigned(word: &str) -> Option<u32> {
+    word.parse().ok()
 }
