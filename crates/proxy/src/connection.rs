@@ -29,8 +29,9 @@ use tokio::time::Instant;
 pub(crate) const IDLE_AFTER: Duration = Duration::from_millis(100);
 
 /// The state of a connection that outlives its requests.
-pub(crate) struct Conn {
-    pub worker: Rc<Worker>,
+pub(crate) struct Conn<'w> {
+    /// The worker that serves it, by a reference that outlives every borrow of the connection.
+    pub worker: &'w Rc<Worker>,
     /// The frontend's place in the configuration.
     pub frontend: ProxyId,
     /// The place of the `bind` line in the frontend.
@@ -51,11 +52,11 @@ pub(crate) struct Conn {
     pub _held: Option<(Place, Alive)>,
 }
 
-impl Conn {
-    pub fn proxy(&self) -> &Proxy {
+impl<'w> Conn<'w> {
+    pub fn proxy(&self) -> &'w Proxy {
         &self.worker.shared.config.proxies[self.frontend]
     }
-    pub fn bind(&self) -> &Bind {
+    pub fn bind(&self) -> &'w Bind {
         &self.proxy().binds[self.bind]
     }
     /// How long the client may take to begin a request, whether its first or a later one.
@@ -86,7 +87,7 @@ impl Conn {
         }
     }
     /// The proxy whose settings apply to an exchange: its backend, once it has one.
-    pub fn proxy_of(&self, x: &Exchange) -> &Proxy {
+    pub fn proxy_of(&self, x: &Exchange) -> &'w Proxy {
         &self.worker.shared.config.proxies[x.backend.unwrap_or(self.frontend)]
     }
     /// Records that an exchange's first byte has arrived.
@@ -116,21 +117,48 @@ impl Conn {
         let counters = self.worker.counters();
         [counters.frontend(self.frontend), counters.listener(self.frontend, self.bind)]
     }
-    /// The connection as seen by one of its HTTP/2 streams: with a deadline of its own, and a copy of the session as it
-    /// is now.
-    pub fn for_stream(&self) -> Conn {
-        Conn {
-            worker: self.worker.clone(),
+    /// What the next HTTP/2 stream of this connection is to know of it.
+    pub fn for_stream(&self) -> Carrier {
+        Carrier {
             frontend: self.frontend,
             bind: self.bind,
             facts: self.facts.clone(),
             session: self.session.clone(),
-            deadline: Deadline::default(),
             accepted: self.accepted,
-            expects_proxy_header: false,
             handshake_ms: self.handshake_ms,
             requests: self.requests,
             own: self.own.clone(),
+        }
+    }
+}
+
+/// What a stream knows of the connection that carries it, in a copy of its own.
+pub(crate) struct Carrier {
+    frontend: ProxyId,
+    bind: usize,
+    facts: ConnFacts,
+    session: Session,
+    accepted: Instant,
+    handshake_ms: i64,
+    requests: u64,
+    own: Rc<Own>,
+}
+
+impl Carrier {
+    /// The connection as the stream sees it: with a deadline of its own, and the session as it was when the stream began.
+    pub fn stream(self, worker: &Rc<Worker>) -> Conn<'_> {
+        Conn {
+            worker,
+            frontend: self.frontend,
+            bind: self.bind,
+            facts: self.facts,
+            session: self.session,
+            deadline: Deadline::default(),
+            accepted: self.accepted,
+            handshake_ms: self.handshake_ms,
+            expects_proxy_header: false,
+            requests: self.requests,
+            own: self.own,
             _held: None,
         }
     }

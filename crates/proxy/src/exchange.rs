@@ -48,7 +48,7 @@ use crate::{
 use std::pin::pin;
 
 /// Runs an exchange whose request head has been read.
-pub(crate) async fn run(live: &mut Live<'_>) {
+pub(crate) async fn run(live: &mut Live<'_, '_>) {
     live.worker.pulse().enter(Stage::Route);
     turn::spend(cost::REQUEST);
     if let Some(fault) = live.worker.planted.filter(|_| live.x.request.path() == b"/planted-fault") {
@@ -70,7 +70,7 @@ pub(crate) async fn run(live: &mut Live<'_>) {
     finish::run(live);
 }
 
-async fn served(live: &mut Live<'_>) {
+async fn served(live: &mut Live<'_, '_>) {
     match route::request(live).await {
         Route::Backend(_) if tunnel::missing(live.conn, live.x).is_some() => Box::pin(tunnel::refuse(live)).await,
         Route::Backend(backend) => {

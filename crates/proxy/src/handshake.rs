@@ -8,7 +8,7 @@ use crate::{
     accept::accepted::Accepted,
     connection::{Alive, Conn, in_time, socket::Socket, stream::Stream, timer::Deadline},
     exchange::finish::log_handshake_failure,
-    http1::connection,
+    http1::{client_side::Http1Client, connection},
     http2,
     log::debug,
     rules::{context::Judged, evaluate},
@@ -20,15 +20,27 @@ use penstock_config::model::{Mode, ProxyId};
 use penstock_http::proxy_protocol;
 use penstock_rules::{ConnFacts, Session};
 use penstock_tls::HandshakeError;
-use std::{future::poll_fn, io, rc::Rc};
+use std::{
+    future::{Future, poll_fn},
+    io,
+    pin::Pin,
+    rc::Rc,
+};
 
 /// The task of a connection, from its first byte to its last.
 pub(crate) async fn run(worker: Rc<Worker>, accepted: Accepted) {
+    // A client that is idle costs what this future holds: the state of each stage is on the heap, and only until the stage ends.
+    if let Some((conn, established)) = Box::pin(begin(&worker, accepted)).await {
+        serve(conn, established).await;
+    }
+}
+
+/// Runs everything before the first request; `None` if the connection is over.
+async fn begin(worker: &Rc<Worker>, accepted: Accepted) -> Option<(Box<Conn<'_>>, Established)> {
     let Accepted { socket, place, proxy, bind, accepted } = accepted;
     let alive = Alive::register(worker.clone()).await;
-    // Boxed, because a future that took it by value would store it twice.
     let mut conn = Box::new(Conn {
-        facts: facts(&worker, &socket, proxy, bind),
+        facts: facts(worker, &socket, proxy, bind),
         worker,
         frontend: proxy,
         bind,
@@ -41,14 +53,12 @@ pub(crate) async fn run(worker: Rc<Worker>, accepted: Accepted) {
         own: Rc::default(),
         _held: Some((place, alive)),
     });
-    // Only what waits for long has to be small: the handshake's state is on the heap until it ends.
-    if let Some(established) = Box::pin(establish(&mut conn, socket)).await {
-        serve(conn, established).await;
-    }
+    let established = establish(&mut conn, socket).await?;
+    Some((conn, established))
 }
 
 /// Serves the TLS connection inside a tunnel that the client has opened by CONNECT. `begun` has been read already.
-pub(crate) async fn inside(mut conn: Box<Conn>, socket: Socket, begun: Vec<u8>) {
+pub(crate) async fn inside(mut conn: Box<Conn<'_>>, socket: Socket, begun: Vec<u8>) {
     conn.accepted = conn.worker.clock.tick();
     (conn.requests, conn.facts.http_major) = (0, 0);
     conn.worker.pulse().enter(Stage::Handshake);
@@ -67,21 +77,28 @@ enum Established {
     Bypass(Box<Raw>, ProxyId),
 }
 
-async fn serve(conn: Box<Conn>, established: Established) {
+/// What serves the connection from here on, in as much memory as its protocol needs.
+fn serve<'w>(conn: Box<Conn<'w>>, established: Established) -> Pin<Box<dyn Future<Output = ()> + 'w>> {
     let stream = match established {
-        Established::Bypass(client, backend) => return Box::pin(tcp::bypass(*conn, *client, backend)).await,
+        Established::Bypass(client, backend) => return Box::pin(tcp::run(conn, client, Some(backend))),
         Established::Stream(stream) => stream,
     };
     match conn.proxy().mode {
-        Mode::Tcp => Box::pin(tcp::run(*conn, stream)).await,
-        Mode::Http if speaks_http2(&conn) => Box::pin(http2::connection::run(conn, stream, Vec::new())).await,
-        Mode::Http => connection::run(conn, stream).await,
+        Mode::Tcp => {
+            let client = Box::new(Raw::new(stream, conn.worker, true));
+            Box::pin(tcp::run(conn, client, None))
+        }
+        Mode::Http if speaks_http2(&conn) => Box::pin(http2::connection::run(conn, stream, Vec::new())),
+        Mode::Http => {
+            let client = Box::new(Http1Client::new(stream, &conn, None));
+            Box::pin(connection::run(conn, client, None))
+        }
     }
 }
 
 /// Whether the client's first bytes will be HTTP/2: the `bind` line says so, which takes precedence, or ALPN agreed on
 /// it. If neither decides, a client may also simply start with HTTP/2, which the reader of HTTP/1 requests notices.
-fn speaks_http2(conn: &Conn) -> bool {
+fn speaks_http2(conn: &Conn<'_>) -> bool {
     match (&conn.bind().proto, &conn.facts.tls) {
         (Some(proto), _) => proto == "h2",
         (None, tls) => tls.as_ref().is_some_and(|tls| tls.alpn.as_deref() == Some(b"h2")),
@@ -109,8 +126,8 @@ fn facts(worker: &Worker, socket: &Socket, proxy: ProxyId, bind: usize) -> ConnF
     }
 }
 
-/// Runs everything before the first request, within `timeout client`; `None` if the connection is over.
-async fn establish(conn: &mut Conn, socket: Socket) -> Option<Established> {
+/// Runs the rules of the connection, the handshake and the rules of the session, within `timeout client`.
+async fn establish(conn: &mut Conn<'_>, socket: Socket) -> Option<Established> {
     conn.worker.pulse().enter(Stage::Handshake);
     if !admitted(conn, &socket, evaluate::Kind::Connection) {
         return None;
@@ -139,8 +156,8 @@ async fn establish(conn: &mut Conn, socket: Socket) -> Option<Established> {
 }
 
 /// Decides by the ClientHello, and decrypts, if the `bind` line has TLS. `begun` has been read already.
-async fn secure(conn: &mut Conn, socket: Socket, begun: Vec<u8>) -> Option<Established> {
-    let worker = conn.worker.clone();
+async fn secure(conn: &mut Conn<'_>, socket: Socket, begun: Vec<u8>) -> Option<Established> {
+    let worker = conn.worker;
     let Some(acceptor) = &worker.shared.acceptors[conn.frontend][conn.bind] else {
         return Some(Established::Stream(Stream::Clear(socket)));
     };
@@ -185,7 +202,7 @@ async fn secure(conn: &mut Conn, socket: Socket, begun: Vec<u8>) -> Option<Estab
 }
 
 /// Runs the `tcp-request session` rules; `None` if the connection is over.
-fn started(conn: &mut Conn, socket: &Socket) -> Option<()> {
+fn started(conn: &mut Conn<'_>, socket: &Socket) -> Option<()> {
     if !admitted(conn, socket, evaluate::Kind::Session) {
         return None;
     }
@@ -197,8 +214,8 @@ fn started(conn: &mut Conn, socket: &Socket) -> Option<()> {
 }
 
 /// Runs `tcp-request connection` or `session` rules; returns whether the connection may go on.
-fn admitted(conn: &mut Conn, socket: &Socket, kind: evaluate::Kind) -> bool {
-    let worker = conn.worker.clone();
+fn admitted(conn: &mut Conn<'_>, socket: &Socket, kind: evaluate::Kind) -> bool {
+    let worker = conn.worker;
     let passed = evaluate::connection(conn, socket, kind) == Judged::GoOn;
     let cells = worker.counters().frontend(conn.frontend);
     let now = worker.now_ms();
@@ -222,7 +239,7 @@ enum Failure {
     Origin(String),
 }
 
-fn fail<T>(conn: &mut Conn, reason: &Failure) -> Option<T> {
+fn fail<T>(conn: &mut Conn<'_>, reason: &Failure) -> Option<T> {
     let (text, silent) = match reason {
         Failure::Timeout(text) | Failure::Header(text) => (*text, false),
         Failure::Origin(text) => (text.as_str(), false),
@@ -289,7 +306,7 @@ fn proxy_header(socket: &Socket, begun: &mut Vec<u8>) -> Result<Option<Box<proxy
 
 const ABORTED: Failure = Failure::Header("Connection closed while waiting for PROXY protocol header");
 
-fn apply_proxy_header(conn: &mut Conn, header: proxy_protocol::Header) {
+fn apply_proxy_header(conn: &mut Conn<'_>, header: proxy_protocol::Header) {
     if let Some((src, dst)) = header.addresses {
         // The connection itself keeps the proxy's address.
         (conn.facts.session_src, conn.facts.session_dst) = (Some(src), Some(dst));
@@ -328,6 +345,14 @@ mod tests {
             let mut rest = [0; 8];
             assert_eq!(socket.try_read(&mut rest).unwrap(), 3, "what follows stays in the socket");
         });
+    }
+
+    #[test]
+    fn what_every_connection_holds_is_small() {
+        fn size<A, B, F: Future>(_: fn(A, B) -> F) -> usize {
+            size_of::<F>()
+        }
+        assert!(size(run) <= 312, "the task of a connection: {}", size(run));
     }
 
     #[test]

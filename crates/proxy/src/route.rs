@@ -19,12 +19,10 @@ use crate::{
         context::{self, Judged, Readable},
         evaluate, login,
     },
-    worker::state::Worker,
 };
 use penstock_config::model::{Proxy, ProxyId, RestrictedNames};
 use penstock_http::Framing;
 use penstock_rules::{Answer, By, Destination, During, LogLevel, ProxyRules, Termination};
-use std::rc::Rc;
 
 /// The destination of a request.
 pub(crate) enum Route {
@@ -39,7 +37,7 @@ pub(crate) enum Route {
 }
 
 /// Runs the rules of the frontend and of the backend it chooses.
-pub(crate) async fn request(live: &mut Live<'_>) -> Route {
+pub(crate) async fn request(live: &mut Live<'_, '_>) -> Route {
     let worker = live.worker;
     let shared = &worker.shared;
     let frontend = &shared.config.proxies[live.conn.frontend];
@@ -67,7 +65,7 @@ pub(crate) async fn request(live: &mut Live<'_>) -> Route {
     if caching::is_found(live.x) && !shared.program.backends_inspect {
         return Route::Stored;
     }
-    let Some(chosen) = login::known(live, |conn, x| choose(worker, conn, x, Readable::Request)).await else {
+    let Some(chosen) = login::known(live, |conn, x| choose(conn, x, Readable::Request)).await else {
         return Route::Answered;
     };
     let Some(backend) = chosen else {
@@ -94,7 +92,7 @@ pub(crate) async fn request(live: &mut Live<'_>) -> Route {
     capture_cookie(live);
     headers::forwarded_for(live.conn, live.x, proxy);
     // It is made even if nothing asks for it yet: rules on responses and the log show the value as of this moment.
-    context::context(worker, live.conn, live.x, Readable::Request).make_unique_id();
+    context::context(live.conn, live.x, Readable::Request).make_unique_id();
     if let Some(name) = &frontend.unique_id_header {
         add_unique_id(live.x, name);
     }
@@ -102,14 +100,14 @@ pub(crate) async fn request(live: &mut Live<'_>) -> Route {
 }
 
 /// Keeps the cookie that `capture cookie` names, as rules have left it.
-fn capture_cookie(live: &mut Live<'_>) {
+fn capture_cookie(live: &mut Live<'_, '_>) {
     if let Some(capture) = &live.conn.proxy().capture_cookie {
         live.x.txn.request_cookie = headers::captured_cookie(&live.x.request.fields, capture);
     }
 }
 
 /// Runs the rules of one section, frontend or backend, and serves its statistics page.
-async fn section(live: &mut Live<'_>, proxy: ProxyId) -> Judged {
+async fn section(live: &mut Live<'_, '_>, proxy: ProxyId) -> Judged {
     let worker = live.worker;
     let rules = worker.shared.program.of(proxy);
     let inspect = worker.shared.config.proxies[proxy].tcp_request_inspect_delay;
@@ -119,7 +117,7 @@ async fn section(live: &mut Live<'_>, proxy: ProxyId) -> Judged {
         && evaluate::request(live, &rules.tcp_content, inspect).await == Judged::Over
     {
         // These rules come before HTTP: for the log there was no request, but its unique-id is made of it.
-        context::context(worker, live.conn, live.x, Readable::Request).make_unique_id();
+        context::context(live.conn, live.x, Readable::Request).make_unique_id();
         live.x.txn.received.clear();
         return Judged::Over;
     }
@@ -143,7 +141,7 @@ async fn section(live: &mut Live<'_>, proxy: ProxyId) -> Judged {
 }
 
 /// `option http-restrict-req-hdr-names`: servers behind CGI cannot tell some names apart.
-async fn restrict_names(live: &mut Live<'_>, proxy: ProxyId) -> Judged {
+async fn restrict_names(live: &mut Live<'_, '_>, proxy: ProxyId) -> Judged {
     let is_plain = |name: &[u8]| name.iter().all(|byte| byte.is_ascii_alphanumeric() || *byte == b'-');
     let fields = &mut live.x.request.fields;
     match live.worker.shared.config.proxies[proxy].options.restricted_names {
@@ -162,14 +160,13 @@ async fn restrict_names(live: &mut Live<'_>, proxy: ProxyId) -> Judged {
 }
 
 /// Answers a request for `monitor-uri`; returns whether it was one.
-async fn monitor(live: &mut Live<'_>, frontend: &Proxy, rules: &ProxyRules) -> bool {
+async fn monitor(live: &mut Live<'_, '_>, frontend: &Proxy, rules: &ProxyRules) -> bool {
     let Some(uri) = &frontend.monitor_uri else { return false };
     if uri.as_bytes() != live.x.request.path_and_query() && uri.as_bytes() != live.x.request.target() {
         return false;
     }
-    let worker = live.worker;
     let failed = login::known(live, |conn, x| {
-        let context = context::context(worker, conn, x, Readable::Request);
+        let context = context::context(conn, x, Readable::Request);
         rules.monitor_fail.iter().any(|condition| condition.holds(&context) == Answer::Yes)
     });
     let Some(failed) = failed.await else { return true };
@@ -181,7 +178,7 @@ async fn monitor(live: &mut Live<'_>, frontend: &Proxy, rules: &ProxyRules) -> b
 }
 
 /// Answers with the statistics page if the request is for `stats uri` of that proxy; returns whether it was.
-async fn stats(live: &mut Live<'_>, proxy: ProxyId, rules: &ProxyRules) -> bool {
+async fn stats(live: &mut Live<'_, '_>, proxy: ProxyId, rules: &ProxyRules) -> bool {
     let worker = live.worker;
     let Some(page) = &worker.shared.config.proxies[proxy].stats else { return false };
     // Requests with other methods go to the server.
@@ -197,7 +194,7 @@ async fn stats(live: &mut Live<'_>, proxy: ProxyId, rules: &ProxyRules) -> bool 
 }
 
 /// `option http-buffer-request`: waits for the whole body, or a buffer full of it, before anything is decided.
-async fn buffer_request(live: &mut Live<'_>, proxy: &Proxy) -> Judged {
+async fn buffer_request(live: &mut Live<'_, '_>, proxy: &Proxy) -> Judged {
     if live.client.request_framing() == Framing::None {
         return Judged::GoOn;
     }
@@ -215,12 +212,12 @@ fn add_unique_id(x: &mut Exchange, name: &str) {
 }
 
 /// Chooses the backend: `use_backend` rules in order, then `default_backend`, then the proxy itself.
-fn choose(worker: &Rc<Worker>, conn: &mut Conn, x: &mut Exchange, stage: Readable) -> Option<ProxyId> {
-    let shared = &worker.shared;
+fn choose(conn: &mut Conn<'_>, x: &mut Exchange, stage: Readable) -> Option<ProxyId> {
+    let shared = &conn.worker.shared;
     let frontend = conn.frontend;
     let rules = &shared.program.of(frontend).use_backend;
     if !rules.is_empty() {
-        let context = context::context(worker, conn, x, stage);
+        let context = context::context(conn, x, stage);
         // If the rule that applies names no existing backend, the default one is used and no other rule is looked at
         // (manual, `use_backend`).
         let chosen = rules.iter().find(|rule| rule.condition.holds(&context) == Answer::Yes);
@@ -236,7 +233,7 @@ fn choose(worker: &Rc<Worker>, conn: &mut Conn, x: &mut Exchange, stage: Readabl
 }
 
 /// Runs the rules on a server's response, the backend's first; returns whether the response is sent.
-pub(crate) async fn response(live: &mut Live<'_>, ahead: &mut Ahead<'_>) -> bool {
+pub(crate) async fn response(live: &mut Live<'_, '_>, ahead: &mut Ahead<'_>) -> bool {
     let worker = live.worker;
     let shared = &worker.shared;
     if let Some(backend) = live.x.backend {

@@ -3,11 +3,7 @@
 pub(crate) mod raw;
 
 use crate::{
-    connection::{
-        Conn,
-        stream::{Fill, Stream},
-        timer::Deadline,
-    },
+    connection::{Conn, stream::Fill, timer::Deadline},
     exchange::{
         assign::{self, Reached},
         finish,
@@ -16,7 +12,7 @@ use crate::{
         throttle::Throttle,
         timeouts::{Patience, Side},
     },
-    http1::connection,
+    http1::{client_side::Http1Client, connection},
     http2,
     observe::counters::InUse,
     route::{
@@ -40,19 +36,10 @@ use std::{
     task::{Context, Poll, ready},
 };
 
-/// Serves a connection to its end.
-pub(crate) async fn run(conn: Conn, stream: Stream) {
-    let client = Raw::new(stream, conn.worker.clone(), true);
-    serve(conn, client, None).await;
-}
-
-/// Passes a connection that is not decrypted on to the backend that a `tcp-request client-hello` rule has chosen.
-pub(crate) async fn bypass(conn: Conn, client: Raw, backend: ProxyId) {
-    serve(conn, client, Some(backend)).await;
-}
-
-async fn serve(mut conn: Conn, mut client: Raw, backend: Option<ProxyId>) {
-    let worker = conn.worker.clone();
+/// Serves a connection to its end; one that is not decrypted goes to the backend that a `tcp-request client-hello` rule has chosen.
+/// Both boxes would be stored twice as values.
+pub(crate) async fn run(mut conn: Box<Conn<'_>>, mut client: Box<Raw>, backend: Option<ProxyId>) {
+    let worker = conn.worker;
     let mut x = worker.take_exchange();
     let now = worker.clock.tick();
     conn.begin(&mut x, now, now);
@@ -70,7 +57,7 @@ async fn serve(mut conn: Conn, mut client: Raw, backend: Option<ProxyId>) {
         Some(Served::Over) => {}
         Some(Served::Http(version)) => {
             drop(present);
-            return go_on_as_http(conn, client, x, version).await;
+            return Box::pin(go_on_as_http(conn, *client, x, version)).await;
         }
         None => {
             x.log.termination = Termination(By::Operator, During::Nothing);
@@ -96,8 +83,7 @@ enum Served {
 
 /// Serves what is an HTTP connection from here on. Its first request over HTTP/1 continues the exchange, with the variables, captures and
 /// counters that rules have set; streams of HTTP/2 begin anew, and the rules judge each, as in HAProxy.
-async fn go_on_as_http(conn: Conn, mut client: Raw, mut x: Box<Exchange>, version: Option<Version>) {
-    let conn = Box::new(conn);
+async fn go_on_as_http(conn: Box<Conn<'_>>, mut client: Raw, mut x: Box<Exchange>, version: Option<Version>) {
     if version == Some(Version::Http2) {
         conn.worker.give_exchange(x);
         let begun = client.pending().to_vec();
@@ -108,10 +94,11 @@ async fn go_on_as_http(conn: Conn, mut client: Raw, mut x: Box<Exchange>, versio
     }
     x.switched = Some(Switched { only_http1: version.is_some() });
     (x.times, x.listed, x.txn.status) = (Times::default(), None, None);
-    Box::pin(connection::resume(conn, client.stream, client.input, Some(x))).await
+    let client = Box::new(Http1Client::new(client.stream, &conn, client.input));
+    Box::pin(connection::run(conn, client, Some(x))).await
 }
 
-async fn served(conn: &mut Conn, client: &mut Raw, x: &mut Exchange, backend: Option<ProxyId>) -> Served {
+async fn served(conn: &mut Conn<'_>, client: &mut Raw, x: &mut Exchange, backend: Option<ProxyId>) -> Served {
     let connected = match backend {
         Some(backend) => content::enter(conn, client, x, backend).await,
         None => content::connection(conn, client, x).await,
@@ -124,8 +111,8 @@ async fn served(conn: &mut Conn, client: &mut Raw, x: &mut Exchange, backend: Op
     Served::Over
 }
 
-async fn to_backend(conn: &mut Conn, client: &mut Raw, x: &mut Exchange, backend: ProxyId) {
-    let worker = conn.worker.clone();
+async fn to_backend(conn: &mut Conn<'_>, client: &mut Raw, x: &mut Exchange, backend: ProxyId) {
+    let worker = conn.worker;
     let shared = worker.shared.clone();
     let Some(pool) = shared.backends.get(backend) else {
         x.log.termination = Termination(By::Server, During::Connect);
@@ -145,7 +132,8 @@ async fn to_backend(conn: &mut Conn, client: &mut Raw, x: &mut Exchange, backend
         Poll::Ready(Err(_)) => Poll::Ready(()),
         _ => Poll::Pending,
     };
-    let reached = assign::reach(conn, x, pool, want, bound.forced, gone, async |conn, x, server, key| {
+    // What it takes to connect is on the heap, and gone once there is a connection.
+    let reached = Box::pin(assign::reach(conn, x, pool, want, bound.forced, gone, async |conn, x, server, key| {
         let cells = conn.worker.cells(server);
         cells.session(conn.worker.now_ms());
         let _in_use = InUse::of(cells);
@@ -155,30 +143,37 @@ async fn to_backend(conn: &mut Conn, client: &mut Raw, x: &mut Exchange, backend
             return Ok(own.stream);
         }
         assign::connect(conn, x, server, key).await
-    })
+    }))
     .await;
     let Some(Reached { slot, got: stream }) = reached else { return };
     let _in_use = InUse::of(worker.cells(slot.server()));
     persistence::remember(conn, x, slot.server(), Readable::Raw);
     x.txn.response_begins();
     finish::tcp_as_soon_as(conn, x);
-    let mut server = Raw::new(stream, worker.clone(), false);
+    let mut server = Raw::new(stream, worker, false);
     transfer(conn, client, x, &mut server, proxy, &slot).await;
     x.log.srv_conn = slot.server().served().saturating_sub(1);
 }
 
 /// Forwards bytes until both directions have ended, or one side is silent for too long.
-async fn transfer(conn: &mut Conn, client: &mut Raw, x: &mut Exchange, server: &mut Raw, proxy: &Proxy, slot: &Slot) {
-    let worker = conn.worker.clone();
+async fn transfer(
+    conn: &mut Conn<'_>,
+    client: &mut Raw,
+    x: &mut Exchange,
+    server: &mut Raw,
+    proxy: &Proxy,
+    slot: &Slot,
+) {
+    let worker = conn.worker;
     let fins = (conn.proxy().timeouts.client_fin, proxy.timeouts.server_fin);
     let mut patience = Patience::new(conn, x, proxy);
     if let Some(limit) = proxy.timeouts.tunnel {
         (patience.client, patience.server) = (Some(limit), Some(limit));
     }
     let (mut up, mut down) = (Flow::default(), Flow::default());
-    up.throttle(Throttle::of(&x.txn, false, &worker));
+    up.throttle(Throttle::of(&x.txn, false, worker));
     let mut is_down_limited = false;
-    let mut inspection = Inspection::new(&worker, slot.backend().proxy);
+    let mut inspection = Inspection::new(worker, slot.backend().proxy);
     let mut shut_down = pin!(slot.server().shut_down());
     let ended = poll_fn(|cx| {
         if Future::poll(shut_down.as_mut(), cx).is_ready() {
@@ -202,7 +197,7 @@ async fn transfer(conn: &mut Conn, client: &mut Raw, x: &mut Exchange, server: &
             (server.cut, up.done) = (true, true);
         }
         if passed.is_ready() && !std::mem::replace(&mut is_down_limited, true) {
-            down.throttle(Throttle::of(&x.txn, true, &worker));
+            down.throttle(Throttle::of(&x.txn, true, worker));
         }
         if passed.is_ready()
             && !down.done
@@ -279,7 +274,13 @@ impl Inspection {
         let over = worker.shared.program.of(backend).tcp_response.is_empty().then_some(Inspected::Passed);
         Inspection { backend, from: 0, delay: deadline, complete: delay.is_none(), over }
     }
-    fn poll(&mut self, cx: &mut Context<'_>, conn: &mut Conn, x: &mut Exchange, server: &mut Raw) -> Poll<Inspected> {
+    fn poll(
+        &mut self,
+        cx: &mut Context<'_>,
+        conn: &mut Conn<'_>,
+        x: &mut Exchange,
+        server: &mut Raw,
+    ) -> Poll<Inspected> {
         loop {
             if let Some(over) = self.over {
                 return Poll::Ready(over);
@@ -333,11 +334,25 @@ impl Inspection {
             };
         }
     }
-    fn run(&self, conn: &mut Conn, x: &mut Exchange, server: &Raw) -> Verdict {
-        let worker = conn.worker.clone();
-        let mut context = context::context(&worker, conn, x, Readable::Raw);
+    fn run(&self, conn: &mut Conn<'_>, x: &mut Exchange, server: &Raw) -> Verdict {
+        let worker = conn.worker;
+        let mut context = context::context(conn, x, Readable::Raw);
         context.output = Buffered { bytes: server.pending(), complete: self.complete, raw: true, announced: None };
         context.input.complete = self.complete;
         worker.shared.program.of(self.backend).tcp_response.run(&mut context, self.from)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn size<A, B, C, F: Future>(_: fn(A, B, C) -> F) -> usize {
+        size_of::<F>()
+    }
+
+    #[test]
+    fn a_connection_is_small() {
+        assert!(size(run) <= 1304, "the task of a connection: {}", size(run));
     }
 }

@@ -29,7 +29,7 @@ pub(crate) const LINGER_BYTES: usize = 1 << 20;
 pub(crate) const LINGER_TIME: Duration = Duration::from_secs(2);
 
 /// Reads what still arrives, and discards it.
-pub(crate) async fn linger(conn: &mut Conn, stream: &mut Stream) {
+pub(crate) async fn linger(conn: &mut Conn<'_>, stream: &mut Stream) {
     conn.deadline.set(conn.worker.clock.now(), Some(LINGER_TIME));
     let Ok(mut buffer) = conn.worker.buffers.take() else { return };
     let mut left = LINGER_BYTES;

@@ -39,7 +39,7 @@ pub(super) struct Answer<'a> {
 }
 
 /// Sends a response, once the rules for responses have run.
-pub(super) async fn answer(live: &mut Live<'_>, response: Answer<'_>) -> Result<(), Ended> {
+pub(super) async fn answer(live: &mut Live<'_, '_>, response: Answer<'_>) -> Result<(), Ended> {
     let Answer { upstream, mut request, framing, server, proxy, mut patience } = response;
     let worker = live.worker;
     let buffers = &worker.buffers;

@@ -32,13 +32,13 @@ pub(crate) struct Unserved(pub Termination, pub u16);
 /// Obtains a place on a server, waiting in a queue if necessary. `gone` is ready once no client waits for the response
 /// any more.
 pub(crate) async fn assign(
-    conn: &mut Conn,
+    conn: &mut Conn<'_>,
     x: &mut Exchange,
     pool: &Arc<Backend>,
     want: &Want,
     gone: &mut dyn FnMut(&mut Context<'_>) -> Poll<()>,
 ) -> Result<Slot, Unserved> {
-    let worker = conn.worker.clone();
+    let worker = conn.worker;
     let (proxy, clock) = (&worker.shared.config.proxies[pool.proxy], &worker.clock);
     let mut want = *want;
     // The log shows one queue time, however many queues the request waited in.
@@ -97,19 +97,19 @@ pub(crate) async fn assign(
 
 /// Opens a new connection to a server within the `timeout connect` of its section, and counts it and what came of it; `None`
 /// once the time is over. There is no key while the server's name is not resolved.
-pub(crate) async fn open(conn: &mut Conn, server: &Server, key: Option<&Key>) -> Option<Result<Stream, Failure>> {
-    let worker = conn.worker.clone();
+pub(crate) async fn open(conn: &mut Conn<'_>, server: &Server, key: Option<&Key>) -> Option<Result<Stream, Failure>> {
+    let worker = conn.worker;
     let opening = key.map(|key| connect::open(&worker.shared, server, key));
     timed(conn, server, opening).await
 }
 
 /// Waits for what opens a connection, in the way of [`open`].
 pub(crate) async fn timed<T>(
-    conn: &mut Conn,
+    conn: &mut Conn<'_>,
     server: &Server,
     opening: Option<impl Future<Output = Result<T, Failure>>>,
 ) -> Option<Result<T, Failure>> {
-    let worker = conn.worker.clone();
+    let worker = conn.worker;
     let timeout = worker.shared.config.proxies[server.at.proxy].timeouts.connect;
     conn.deadline.set(worker.clock.tick(), timeout);
     let opened = match opening {
@@ -132,15 +132,15 @@ pub(crate) struct Reached<T> {
 /// Finds a server and has `connect` connect to it, as many times as `retries` allows, for what is no request. If none is reached,
 /// the log facts say why.
 pub(crate) async fn reach<T>(
-    conn: &mut Conn,
+    conn: &mut Conn<'_>,
     x: &mut Exchange,
     pool: &Arc<Backend>,
     mut want: Want,
     forced: bool,
     gone: &mut dyn FnMut(&mut Context<'_>) -> Poll<()>,
-    mut connect: impl AsyncFnMut(&mut Conn, &mut Exchange, &Server, Option<&Key>) -> Result<T, Reason>,
+    mut connect: impl AsyncFnMut(&mut Conn<'_>, &mut Exchange, &Server, Option<&Key>) -> Result<T, Reason>,
 ) -> Option<Reached<T>> {
-    let worker = conn.worker.clone();
+    let worker = conn.worker;
     let proxy = &worker.shared.config.proxies[pool.proxy];
     let mut attempts = Attempts::new(&want, forced);
     loop {
@@ -158,7 +158,7 @@ pub(crate) async fn reach<T>(
             session.server = Some(server.at);
             session.attempts += 1;
         });
-        count_attempt(&worker, x, &server, attempts.assigned(server.at.server));
+        count_attempt(worker, x, &server, attempts.assigned(server.at.server));
         let key = key_of(conn, x, &server, false, Readable::Raw);
         let reason = match connect(conn, x, &server, key.as_ref()).await {
             Ok(got) => return Some(Reached { slot, got }),
@@ -166,7 +166,7 @@ pub(crate) async fn reach<T>(
         };
         drop(slot);
         if !attempts.are_left(proxy) || reason == Reason::WrongName {
-            count_connect_error(&worker, &server);
+            count_connect_error(worker, &server);
             return None;
         }
         let pause = attempts.failed(proxy, pool.counts().0, &mut want);
@@ -183,12 +183,12 @@ pub(crate) async fn reach<T>(
 ///
 /// `Reason::Connect` or `Reason::WrongName`; the log facts say more.
 pub(crate) async fn connect(
-    conn: &mut Conn,
+    conn: &mut Conn<'_>,
     x: &mut Exchange,
     server: &Server,
     key: Option<&Key>,
 ) -> Result<Stream, Reason> {
-    let worker = conn.worker.clone();
+    let worker = conn.worker;
     let opened = open(conn, server, key).await;
     let mut reason = Reason::Connect;
     x.log.termination = match opened {

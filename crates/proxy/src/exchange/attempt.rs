@@ -52,7 +52,7 @@ use std::{
 };
 
 /// Makes one attempt at one server: a connection, the request, the response.
-pub(super) async fn attempt(live: &mut Live<'_>, slot: &Slot, proxy: &Proxy, repeated: bool) -> Result<(), Ended> {
+pub(super) async fn attempt(live: &mut Live<'_, '_>, slot: &Slot, proxy: &Proxy, repeated: bool) -> Result<(), Ended> {
     let worker = live.worker;
     let server = slot.server();
     if redirect::to_server(live, server).await {
@@ -117,7 +117,7 @@ pub(super) async fn attempt(live: &mut Live<'_>, slot: &Slot, proxy: &Proxy, rep
     }
     let tally = tally.unwrap_or_else(|| count(Protocol::Http1));
     let _running = Running::new(backend, Protocol::Http1);
-    let mut upstream = Http1Server::new(stream, tally, worker.clone(), limits, proxy);
+    let mut upstream = Http1Server::new(stream, tally, worker, limits, proxy);
     let may_keep = headers::to_server(live.conn, live.x, proxy, server);
     let framing = live.x.sent_framing(live.client);
     upstream.request(&mut live.x.request, framing);
@@ -154,7 +154,7 @@ pub(crate) async fn multiplex(
 }
 
 /// An existing HTTP/2 connection that this request may use: the client's own, or a shared one.
-fn taken_mux(conn: &Conn, key: &Key, claim: Option<&Claim>, server: &Server) -> Option<Rc<Mux>> {
+fn taken_mux(conn: &Conn<'_>, key: &Key, claim: Option<&Claim>, server: &Server) -> Option<Rc<Mux>> {
     let settings = &server.config.settings;
     let own = conn.own.take_mux(key, |mux| may_go_on(settings, mux.begun()));
     own.or_else(|| conn.worker.muxes.take(server, key, claim?))
@@ -162,7 +162,7 @@ fn taken_mux(conn: &Conn, key: &Key, claim: Option<&Claim>, server: &Server) -> 
 
 /// Makes an attempt over a connection that other exchanges may share.
 pub(super) async fn multiplexed(
-    live: &mut Live<'_>,
+    live: &mut Live<'_, '_>,
     mux: &Rc<Mux>,
     slot: &Slot,
     key: &Key,
@@ -211,7 +211,7 @@ pub(super) enum Head {
 
 /// Sends the request to the server, and the response to the client.
 pub(super) async fn forward(
-    live: &mut Live<'_>,
+    live: &mut Live<'_, '_>,
     upstream: &mut dyn Upstream,
     server: &Server,
     proxy: &Proxy,
@@ -300,7 +300,7 @@ pub(super) async fn forward(
 
 pub(super) fn poll_head(
     cx: &mut Context<'_>,
-    live: &mut Live<'_>,
+    live: &mut Live<'_, '_>,
     upstream: &mut dyn Upstream,
     request: &mut Flow,
     patience: &mut Patience,
@@ -343,7 +343,7 @@ pub(super) fn poll_head(
 
 /// Handles a missing response head: responds with an error, unless another attempt may help.
 pub(super) async fn head_failed(
-    live: &mut Live<'_>,
+    live: &mut Live<'_, '_>,
     upstream: &dyn Upstream,
     server: &Server,
     failed: Head,

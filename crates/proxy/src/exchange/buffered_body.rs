@@ -28,7 +28,7 @@ pub(crate) enum Waited {
 
 /// Reads the request's body into [`Exchange::body`] until it is complete, has `at_least` bytes (0: all of it), or fills
 /// the buffer.
-pub(crate) async fn wait(live: &mut Live<'_>, at_least: u64, limit: Option<Duration>) -> Waited {
+pub(crate) async fn wait(live: &mut Live<'_, '_>, at_least: u64, limit: Option<Duration>) -> Waited {
     if live.x.body_complete {
         return Waited::Enough;
     }
@@ -60,7 +60,7 @@ pub(crate) async fn wait(live: &mut Live<'_>, at_least: u64, limit: Option<Durat
 }
 
 /// Sends `100 Continue` to a client that waits for it.
-pub(crate) async fn invite(live: &mut Live<'_>) {
+pub(crate) async fn invite(live: &mut Live<'_, '_>) {
     if live.client.allow_body() {
         // The client gets its `100 Continue` here, and not a second time from the server.
         live.x.request.fields.remove_known(Known::Expect);
@@ -73,7 +73,7 @@ pub(crate) async fn invite(live: &mut Live<'_>) {
 
 /// Moves the part of the request's body that came with its head into [`Exchange::body`]; neither waits nor sends `100
 /// Continue`.
-pub(crate) async fn look(live: &mut Live<'_>) {
+pub(crate) async fn look(live: &mut Live<'_, '_>) {
     if live.x.body_complete || live.client.request_framing() == Framing::None {
         return;
     }
@@ -105,7 +105,7 @@ pub(crate) struct Ahead<'a> {
 }
 
 /// Moves the part of the response's body that has arrived into [`Exchange::response_body`], without waiting.
-pub(crate) async fn look_ahead(conn: &Conn, x: &mut Exchange, ahead: &mut Ahead<'_>) {
+pub(crate) async fn look_ahead(conn: &Conn<'_>, x: &mut Exchange, ahead: &mut Ahead<'_>) {
     if !ahead.has_body {
         return;
     }
@@ -127,7 +127,12 @@ pub(crate) async fn look_ahead(conn: &Conn, x: &mut Exchange, ahead: &mut Ahead<
 
 /// Reads the response's body into [`Exchange::response_body`] until it is complete, has `at_least` bytes (0: all of
 /// it), fills the buffer, or breaks off; an error is found again when the body is forwarded.
-pub(crate) async fn wait_ahead(live: &mut Live<'_>, ahead: &mut Ahead<'_>, at_least: u64, limit: Duration) -> Waited {
+pub(crate) async fn wait_ahead(
+    live: &mut Live<'_, '_>,
+    ahead: &mut Ahead<'_>,
+    at_least: u64,
+    limit: Duration,
+) -> Waited {
     if !ahead.has_body || live.x.response_complete {
         return Waited::Enough;
     }

@@ -24,7 +24,7 @@ pub(crate) struct Caching {
 }
 
 /// `cache-use`: looks for a stored response. It is sent once the other rules have let the request pass.
-pub(crate) fn look_up(live: &mut Live<'_>, cache: CacheId) {
+pub(crate) fn look_up(live: &mut Live<'_, '_>, cache: CacheId) {
     let x = &mut *live.x;
     if x.caching.as_ref().is_some_and(|caching| caching.found.is_some()) {
         return;
@@ -58,7 +58,7 @@ pub(crate) fn look_up(live: &mut Live<'_>, cache: CacheId) {
 }
 
 /// The counters of the section whose rules are running: until a backend is chosen, those of the frontend.
-fn cells<'a>(conn: &'a Conn, x: &Exchange) -> &'a Cells {
+fn cells<'a>(conn: &'a Conn<'_>, x: &Exchange) -> &'a Cells {
     let counters = conn.worker.counters();
     match x.backend.filter(|backend| *backend != conn.frontend) {
         Some(backend) => counters.backend(backend),
@@ -68,7 +68,7 @@ fn cells<'a>(conn: &'a Conn, x: &Exchange) -> &'a Cells {
 
 /// `cache-store`: begins to store the server's response as it is now, if that is allowed, or drops what its request has
 /// changed. `framing` is that of its body.
-pub(crate) fn store(live: &mut Live<'_>, cache: CacheId, framing: Framing) {
+pub(crate) fn store(live: &mut Live<'_, '_>, cache: CacheId, framing: Framing) {
     let x = &mut *live.x;
     // What comes from a cache is there already.
     let Some(caching) = x.caching.as_mut().filter(|_| x.txn.cache.is_none()) else { return };

@@ -21,7 +21,7 @@ pub(crate) struct Compressed {
 }
 
 /// The settings of the exchange's frontend and backend.
-fn settings<'a>(conn: &'a Conn, x: &Exchange) -> Option<CompressionSettings<'a>> {
+fn settings<'a>(conn: &'a Conn<'_>, x: &Exchange) -> Option<CompressionSettings<'a>> {
     let proxies = &conn.worker.shared.config.proxies;
     let of = |proxy: ProxyId| proxies[proxy].compression.as_ref();
     CompressionSettings::of(of(conn.frontend), x.backend.and_then(of))
@@ -29,8 +29,8 @@ fn settings<'a>(conn: &'a Conn, x: &Exchange) -> Option<CompressionSettings<'a>>
 
 /// Chooses the algorithm for the response, and compresses the request if that is configured. Called once, after the rules
 /// for requests.
-pub(crate) fn choose(live: &mut Live<'_>) {
-    let worker = live.worker.clone();
+pub(crate) fn choose(live: &mut Live<'_, '_>) {
+    let worker = live.worker;
     let Some(settings) = settings(live.conn, live.x) else { return };
     let framing = live.x.request_framing(live.client);
     let may = settings.request_algorithm().filter(|_| may_compress_request(settings, &live.x.request, framing));
@@ -46,7 +46,7 @@ pub(crate) fn choose(live: &mut Live<'_>) {
 }
 
 /// Looks at the response's head as the server sent it: rules can see the result (`res.comp`).
-pub(crate) fn consider(conn: &Conn, x: &mut Exchange, framing: Framing) {
+pub(crate) fn consider(conn: &Conn<'_>, x: &mut Exchange, framing: Framing) {
     if x.compressed.response.is_none() {
         return;
     }
@@ -61,7 +61,7 @@ pub(crate) fn consider(conn: &Conn, x: &mut Exchange, framing: Framing) {
 }
 
 /// Starts to compress the response, whose head is about to be sent; returns how the body is framed then.
-pub(crate) fn begin(conn: &Conn, x: &mut Exchange, framing: Framing) -> (Framing, Option<Box<Encoding>>) {
+pub(crate) fn begin(conn: &Conn<'_>, x: &mut Exchange, framing: Framing) -> (Framing, Option<Box<Encoding>>) {
     let Some(algorithm) = x.compressed.response.filter(|_| matches!(framing, Framing::Length(_) | Framing::Chunked))
     else {
         return (framing, None);
@@ -72,5 +72,5 @@ pub(crate) fn begin(conn: &Conn, x: &mut Exchange, framing: Framing) -> (Framing
     };
     mark_response(&mut x.response, algorithm);
     let counted = Some((conn.frontend, x.backend));
-    (Framing::Chunked, Some(Box::new(Encoding::new(encoder, conn.worker.clone(), counted))))
+    (Framing::Chunked, Some(Box::new(Encoding::new(encoder, conn.worker, counted))))
 }

@@ -62,8 +62,8 @@ const SLICE_US: usize = 125;
 const ADJUST_EACH: usize = 64 << 10;
 
 impl Encoding {
-    pub fn new(encoder: Encoder, worker: Rc<Worker>, counted: Option<(ProxyId, Option<ProxyId>)>) -> Encoding {
-        let (work, stage) = (Work::Encoder(encoder), Step::Reading);
+    pub fn new(encoder: Encoder, worker: &Rc<Worker>, counted: Option<(ProxyId, Option<ProxyId>)>) -> Encoding {
+        let (work, worker, stage) = (Work::Encoder(encoder), worker.clone(), Step::Reading);
         Encoding { work, worker, input: None, spilt: Vec::new(), stage, unflushed: 0, fault: None, counted }
     }
     /// Starts with payload that was read in advance; `complete` if that is all.
@@ -335,7 +335,7 @@ mod tests {
         let worker = crate::model::worker("frontend f\n mode http\n bind 127.0.0.1:1\n timeout client 1s\n");
         let new = || {
             let encoder = worker.encoders.take(CompressionAlgorithm::Gzip).expect("there is memory");
-            Encoding::new(encoder, worker.clone(), counted)
+            Encoding::new(encoder, &worker, counted)
         };
         let all = (0..MANY).map(|_| new()).collect();
         (worker, all)

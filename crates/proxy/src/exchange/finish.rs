@@ -15,7 +15,7 @@ use std::sync::atomic::Ordering;
 use tokio::time::Instant;
 
 /// Counts and logs an exchange that has ended.
-pub(crate) fn run(live: &mut Live<'_>) {
+pub(crate) fn run(live: &mut Live<'_, '_>) {
     // When its line is written, the exchange itself no longer counts as current.
     live.x.presence = None;
     if live.x.refused && live.x.switched.is_some() {
@@ -31,7 +31,7 @@ pub(crate) fn run(live: &mut Live<'_>) {
 }
 
 /// Counts and logs an invalid HTTP/2 request, whose stream was reset without a response, as HAProxy does.
-pub(crate) fn malformed(conn: &mut Conn) {
+pub(crate) fn malformed(conn: &mut Conn<'_>) {
     let mut x = conn.worker.take_exchange();
     let now = conn.worker.clock.now();
     conn.begin(&mut x, now, now);
@@ -44,7 +44,7 @@ pub(crate) fn malformed(conn: &mut Conn) {
 }
 
 /// Counts and logs a connection in `mode tcp`.
-pub(crate) fn tcp(conn: &mut Conn, received: u64, x: &mut Exchange) {
+pub(crate) fn tcp(conn: &mut Conn<'_>, received: u64, x: &mut Exchange) {
     x.presence = None;
     x.log.bytes_uploaded = received;
     measure(conn, x, conn.worker.clock.now());
@@ -53,7 +53,7 @@ pub(crate) fn tcp(conn: &mut Conn, received: u64, x: &mut Exchange) {
 }
 
 /// Writes the line of `option logasap` in `mode tcp`, once the server is connected.
-pub(crate) fn tcp_as_soon_as(conn: &mut Conn, x: &mut Exchange) {
+pub(crate) fn tcp_as_soon_as(conn: &mut Conn<'_>, x: &mut Exchange) {
     if conn.proxy().options.logasap {
         x.log.as_soon_as = true;
         measure(conn, x, conn.worker.clock.now());
@@ -63,14 +63,14 @@ pub(crate) fn tcp_as_soon_as(conn: &mut Conn, x: &mut Exchange) {
 
 /// Like [`run`], for a connection that ended before a complete request. With `option dontlognull`, a client that never
 /// sent anything is not logged.
-pub(crate) fn log_unless_null(live: &mut Live<'_>, partial: bool) {
+pub(crate) fn log_unless_null(live: &mut Live<'_, '_>, partial: bool) {
     if partial || !live.conn.proxy().options.dontlognull {
         run(live);
     }
 }
 
 /// Writes the line of `option logasap`, once the response's head is there; totals get a `+`.
-pub(crate) fn as_soon_as(live: &mut Live<'_>) {
+pub(crate) fn as_soon_as(live: &mut Live<'_, '_>) {
     if live.conn.proxy().options.logasap && !live.x.log.as_soon_as {
         live.x.log.as_soon_as = true;
         measure(live.conn, live.x, live.worker.clock.now());
@@ -78,7 +78,7 @@ pub(crate) fn as_soon_as(live: &mut Live<'_>) {
     }
 }
 
-fn measure(conn: &Conn, x: &mut Exchange, now: Instant) {
+fn measure(conn: &Conn<'_>, x: &mut Exchange, now: Instant) {
     let since = |from: Option<Instant>| from.map_or(-1, |from| ms_between(from, now));
     x.log.Td = since(x.times.answered);
     x.log.Ta = since(x.times.first_byte);
@@ -96,7 +96,7 @@ fn measure(conn: &Conn, x: &mut Exchange, now: Instant) {
 }
 
 /// Counts a status in the tracked entries if `http-err-codes` has it as an error, or `http-fail-codes` as a failure.
-pub(crate) fn track_status(conn: &Conn, x: &Exchange, status: u16) {
+pub(crate) fn track_status(conn: &Conn<'_>, x: &Exchange, status: u16) {
     let (now, global) = (conn.worker.now_ms(), &conn.worker.shared.config.global);
     for tracking in [&conn.session.tracking, &x.txn.tracking].into_iter().filter(|tracking| !tracking.is_empty()) {
         if global.is_http_error(status) {
@@ -108,7 +108,7 @@ pub(crate) fn track_status(conn: &Conn, x: &Exchange, status: u16) {
     }
 }
 
-fn count(conn: &Conn, x: &Exchange) {
+fn count(conn: &Conn<'_>, x: &Exchange) {
     let counters = conn.worker.counters();
     let now_ms = conn.worker.now_ms();
     let status = x.txn.status.unwrap_or(0);
@@ -167,7 +167,7 @@ fn count(conn: &Conn, x: &Exchange) {
     }
 }
 
-fn write(conn: &mut Conn, x: &mut Exchange) {
+fn write(conn: &mut Conn<'_>, x: &mut Exchange) {
     let options = &conn.proxy().options;
     if x.log.as_soon_as || (options.dontlog_normal && !x.log.is_error(x.txn.status)) {
         return;
@@ -175,8 +175,8 @@ fn write(conn: &mut Conn, x: &mut Exchange) {
     write_line(conn, x);
 }
 
-fn write_line(conn: &mut Conn, x: &mut Exchange) {
-    let worker = conn.worker.clone();
+fn write_line(conn: &mut Conn<'_>, x: &mut Exchange) {
+    let worker = conn.worker;
     let frontend = conn.frontend;
     let severity = match x.txn.log_level {
         Some(LogLevel::Silent) => return,
@@ -213,7 +213,7 @@ fn write_line(conn: &mut Conn, x: &mut Exchange) {
             (false, false) => Readable::Request,
             (false, true) => Readable::Response,
         };
-        let mut context = context(&worker, conn, x, stage);
+        let mut context = context(conn, x, stage);
         if context.phase == Phase::During {
             context.phase = Phase::After;
         }
@@ -227,8 +227,8 @@ fn write_line(conn: &mut Conn, x: &mut Exchange) {
 }
 
 /// Logs a connection that ended in its handshake.
-pub(crate) fn log_handshake_failure(conn: &mut Conn, text: &str) {
-    let worker = conn.worker.clone();
+pub(crate) fn log_handshake_failure(conn: &mut Conn<'_>, text: &str) {
+    let worker = conn.worker;
     let frontend = conn.frontend;
     if !worker.logger.logs(frontend) {
         return;
@@ -240,7 +240,7 @@ pub(crate) fn log_handshake_failure(conn: &mut Conn, text: &str) {
     let separate = conn.proxy().options.log_separate_errors;
     let mut line = worker.buffers.take_head();
     {
-        let context = context(&worker, conn, &mut x, Readable::Raw);
+        let context = context(conn, &mut x, Readable::Raw);
         match &worker.shared.program.of(frontend).error_log_format {
             Some(format) => format.render(&context, &mut line),
             None => {

@@ -15,12 +15,12 @@ pub(crate) enum Unsent {
 }
 
 /// Sends what is queued in the client's end.
-pub(crate) async fn flush(live: &mut Live<'_>) -> Result<(), Unsent> {
+pub(crate) async fn flush(live: &mut Live<'_, '_>) -> Result<(), Unsent> {
     send(live, &mut Buffer::none()).await
 }
 
 /// Sends what is queued in the client's end, and then `bytes` of a body.
-pub(super) async fn send(live: &mut Live<'_>, bytes: &mut Buffer) -> Result<(), Unsent> {
+pub(super) async fn send(live: &mut Live<'_, '_>, bytes: &mut Buffer) -> Result<(), Unsent> {
     live.conn.deadline.set(live.worker.clock.now(), client_timeout(live.conn, live.x));
     let sending = poll_fn(|cx| live.client.poll_send(cx, bytes, None));
     match taken_in_time(live.worker, &mut live.conn.deadline, sending).await {

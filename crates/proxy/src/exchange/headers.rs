@@ -11,7 +11,7 @@ use penstock_rules::fetch::{cookies, end_of_cookie};
 use std::{fmt::Write, net::IpAddr};
 
 /// Prepares the request's head for a server; returns whether the connection may be kept afterwards.
-pub(crate) fn to_server(conn: &Conn, x: &mut Exchange, backend: &Proxy, server: &Server) -> bool {
+pub(crate) fn to_server(conn: &Conn<'_>, x: &mut Exchange, backend: &Proxy, server: &Server) -> bool {
     let frontend = conn.proxy();
     let version = match x.request.version() {
         Version::Http2 => Version::Http11,
@@ -38,7 +38,7 @@ pub(crate) fn to_server(conn: &Conn, x: &mut Exchange, backend: &Proxy, server: 
 }
 
 /// Adds the fields of `option forwardfor` and similar options, once per request.
-pub(crate) fn forwarded_for(conn: &Conn, x: &mut Exchange, backend: &Proxy) {
+pub(crate) fn forwarded_for(conn: &Conn<'_>, x: &mut Exchange, backend: &Proxy) {
     let (front, back) = (&conn.proxy().options, &backend.options);
     if front.forwardfor.is_some() || back.forwardfor.is_some() {
         let source = x.txn.source(&conn.facts).map(|a| a.ip());
@@ -138,7 +138,7 @@ pub(crate) fn to_client(x: &mut Exchange) -> bool {
 
 /// Whether the client's connection must close after this exchange: because its frontend has `option httpclose` (in a
 /// backend that closes the server's connection), or because the worker is ending.
-pub(crate) fn closes(conn: &Conn) -> bool {
+pub(crate) fn closes(conn: &Conn<'_>) -> bool {
     conn.proxy().options.connection == ConnectionMode::Close || conn.worker.draining.get()
 }
 

@@ -5,7 +5,7 @@ use crate::{connection::Conn, observe::captures::BadMessage};
 use penstock_http::Error;
 
 /// Keeps an invalid request: `bytes`, or the head in `x` if it has already been consumed.
-pub(crate) fn keep_request(conn: &Conn, x: &Exchange, bytes: &[u8], why: Error) {
+pub(crate) fn keep_request(conn: &Conn<'_>, x: &Exchange, bytes: &[u8], why: Error) {
     let mut bytes = bytes.to_vec();
     if bytes.is_empty() {
         x.request.write_to(&mut bytes);
@@ -14,11 +14,11 @@ pub(crate) fn keep_request(conn: &Conn, x: &Exchange, bytes: &[u8], why: Error) 
 }
 
 /// Keeps an invalid response.
-pub(crate) fn keep_response(conn: &Conn, x: &Exchange, bytes: &[u8], why: Error) {
+pub(crate) fn keep_response(conn: &Conn<'_>, x: &Exchange, bytes: &[u8], why: Error) {
     conn.worker.shared.captures.keep_response(message(conn, x, bytes.to_vec(), why));
 }
 
-fn message(conn: &Conn, x: &Exchange, bytes: Vec<u8>, why: Error) -> BadMessage {
+fn message(conn: &Conn<'_>, x: &Exchange, bytes: Vec<u8>, why: Error) -> BadMessage {
     BadMessage {
         number: conn.worker.shared.captures.next_number(),
         unix_us: conn.worker.clock.unix_us(),

@@ -6,7 +6,7 @@ use penstock_http::Version;
 use penstock_rules::{By, During, Termination};
 
 /// Redirects a GET or HEAD to the prefix of its server; returns whether it did.
-pub(super) async fn to_server(live: &mut Live<'_>, server: &Server) -> bool {
+pub(super) async fn to_server(live: &mut Live<'_, '_>, server: &Server) -> bool {
     let Some(prefix) = &server.config.settings.redir else { return false };
     if !matches!(live.x.request.method(), b"GET" | b"HEAD") {
         return false;

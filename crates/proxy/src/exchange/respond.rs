@@ -23,7 +23,7 @@ use tokio::sync::mpsc::Receiver;
 
 /// Responds to a request that could not be parsed, and ends the connection. HAProxy does so below the layer that counts
 /// bytes and runs `http-after-response` rules, and uses the page set for the status only to see whether it is empty.
-pub(crate) async fn refuse(live: &mut Live<'_>, status: u16) {
+pub(crate) async fn refuse(live: &mut Live<'_, '_>, status: u16) {
     live.x.refused = true;
     if matches!(page(live.conn, live.x, status), Page::Silence) {
         hang_up(live.client, live.x, status);
@@ -35,7 +35,7 @@ pub(crate) async fn refuse(live: &mut Live<'_>, status: u16) {
 }
 
 /// Responds with the page for a status, unless a response has been started already.
-pub(crate) async fn error(live: &mut Live<'_>, status: u16) {
+pub(crate) async fn error(live: &mut Live<'_, '_>, status: u16) {
     if live.x.responded {
         return live.client.abort();
     }
@@ -62,7 +62,7 @@ pub(crate) fn hang_up(client: &mut dyn Client, x: &mut Exchange, status: u16) {
 
 /// Writes the head of the page for a status into the exchange's response and returns the body: the backend's page, the
 /// frontend's, or the built-in one.
-pub(crate) fn page(conn: &mut Conn, x: &mut Exchange, status: u16) -> Page {
+pub(crate) fn page(conn: &mut Conn<'_>, x: &mut Exchange, status: u16) -> Page {
     let shared = conn.worker.shared.clone();
     let frontend = &shared.config.proxies[conn.frontend];
     let backend = x.backend.map(|index| &shared.config.proxies[index]);
@@ -79,9 +79,8 @@ pub(crate) fn page(conn: &mut Conn, x: &mut Exchange, status: u16) -> Page {
 }
 
 /// Makes a page that `http-error` describes.
-fn from_template(conn: &mut Conn, x: &mut Exchange, template: &ReplyTemplate) -> Page {
-    let worker = conn.worker.clone();
-    let reply = template.render(&context::context(&worker, conn, x, Readable::Request), Span::default());
+fn from_template(conn: &mut Conn<'_>, x: &mut Exchange, template: &ReplyTemplate) -> Page {
+    let reply = template.render(&context::context(conn, x, Readable::Request), Span::default());
     let (raw, body) = match reply.body {
         ReplyBody::Bytes(bytes) => (None, bytes.to_vec()),
         ReplyBody::Raw(raw) if raw.is_empty() => return Page::Silence,
@@ -193,7 +192,7 @@ pub(crate) fn fields(head: &mut ResponseHead, list: &[(&str, &str)]) {
 
 /// Sends the response's head and `body`, and logs `status`, which differs from the one sent if an error is answered by
 /// a redirect.
-pub(crate) async fn send(live: &mut Live<'_>, body: &[u8], last: bool, status: u16) {
+pub(crate) async fn send(live: &mut Live<'_, '_>, body: &[u8], last: bool, status: u16) {
     let before = live.x.response.status();
     (live.x.compressed.response, live.x.txn.compression) = (None, None);
     if !live.x.refused {
@@ -237,7 +236,7 @@ pub(crate) async fn send(live: &mut Live<'_>, body: &[u8], last: bool, status: u
 
 /// Sends the response's head and `first`, and then the pieces as they come, for as long as the client takes each within its
 /// time; logs `status`.
-pub(crate) async fn stream(live: &mut Live<'_>, first: &[u8], mut pieces: Receiver<Vec<u8>>, status: u16) {
+pub(crate) async fn stream(live: &mut Live<'_, '_>, first: &[u8], mut pieces: Receiver<Vec<u8>>, status: u16) {
     // A rule that fails here leaves the answer as it is: there is none to take its place.
     let _ = after_response::run(live.conn, live.x);
     live.x.response.fields.remove_known(Known::Connection);
@@ -261,7 +260,7 @@ pub(crate) async fn stream(live: &mut Live<'_>, first: &[u8], mut pieces: Receiv
 }
 
 /// Sends a part of the body, the last one with `is_last`; whether the client took it within its time.
-async fn pour(live: &mut Live<'_>, body: &[u8], is_last: bool) -> bool {
+async fn pour(live: &mut Live<'_, '_>, body: &[u8], is_last: bool) -> bool {
     let mut lent = None;
     let mut rest = body;
     let buffers = &live.worker.buffers;

@@ -23,7 +23,7 @@ use std::{
 };
 
 /// Finds a server and forwards the request, as many times as `retries` allows.
-pub(super) async fn to_backend(live: &mut Live<'_>, backend: ProxyId) {
+pub(super) async fn to_backend(live: &mut Live<'_, '_>, backend: ProxyId) {
     let worker = live.worker;
     let shared = &worker.shared;
     let Some(pool) = shared.backends.get(backend) else {
@@ -121,7 +121,7 @@ pub(super) async fn unless_shut_down<T>(slot: &Slot, mut attempt: Pin<&mut impl 
 }
 
 /// Handles the end of all of a server's sessions, because it went down or an operator ended them.
-pub(super) async fn shut_down(live: &mut Live<'_>, why: Shutdown) {
+pub(super) async fn shut_down(live: &mut Live<'_, '_>, why: Shutdown) {
     let during = match (live.x.responded, &live.x.server, live.x.backend) {
         (true, ..) => During::Data,
         (false, Some(_), _) => During::Headers,
@@ -137,13 +137,13 @@ pub(super) async fn shut_down(live: &mut Live<'_>, why: Shutdown) {
 }
 
 /// Responds after all attempts have failed, according to how the last one did.
-pub(super) async fn fail_server(live: &mut Live<'_>, reason: Reason) {
+pub(super) async fn fail_server(live: &mut Live<'_, '_>, reason: Reason) {
     let status = reason.status().unwrap_or_else(|| live.x.response.status());
     respond::error(live, status).await;
 }
 
 /// Responds with an error page and logs why.
-pub(super) async fn answer(live: &mut Live<'_>, termination: Termination, status: u16) {
+pub(super) async fn answer(live: &mut Live<'_, '_>, termination: Termination, status: u16) {
     live.x.log.termination = termination;
     respond::error(live, status).await;
 }

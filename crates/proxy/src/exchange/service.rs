@@ -20,7 +20,7 @@ use penstock_rules::{Answer, By, During, Termination};
 use std::sync::Arc;
 
 /// Records a service in place of a server: the log shows its name, and that it was reached at once.
-pub(crate) fn taken_by(conn: &Conn, x: &mut Exchange, name: &'static str) {
+pub(crate) fn taken_by(conn: &Conn<'_>, x: &mut Exchange, name: &'static str) {
     let now = conn.worker.clock.now();
     x.log.no_server = name;
     x.log.Tw = x.times.complete.map_or(0, |complete| ms_between(complete, now));
@@ -55,7 +55,7 @@ impl Asked {
 }
 
 /// Lets a service answer the request, once its body has been read.
-pub(crate) async fn answer(live: &mut Live<'_>, service: Arc<dyn Service>, proxy: ProxyId) {
+pub(crate) async fn answer(live: &mut Live<'_, '_>, service: Arc<dyn Service>, proxy: ProxyId) {
     let limit = live.conn.proxy().timeouts.http_request.or(live.conn.proxy().timeouts.client);
     if let Waited::Timeout | Waited::Failed(_) = buffered_body::wait(live, 0, limit).await {
         live.x.log.termination = Termination(By::ClientTimeout, During::Data);
@@ -63,9 +63,8 @@ pub(crate) async fn answer(live: &mut Live<'_>, service: Arc<dyn Service>, proxy
     }
     let shared = live.worker.shared.clone();
     let rules = shared.program.of(proxy);
-    let worker = live.worker;
     let admin = login::known(live, |conn, x| {
-        let context = context::context(worker, conn, x, context::Readable::Request);
+        let context = context::context(conn, x, context::Readable::Request);
         rules.stats_admin.iter().any(|condition| condition.holds(&context) == Answer::Yes)
     });
     let Some(admin) = admin.await else { return };

@@ -26,7 +26,7 @@ use std::{
 };
 
 /// Sends the stored response that rules have found.
-pub(super) async fn deliver(live: &mut Live<'_>) {
+pub(super) async fn deliver(live: &mut Live<'_, '_>) {
     let Some((cache, entry)) = caching::take_found(live.x) else { return };
     let worker = live.worker;
     match live.x.backend.filter(|backend| *backend != live.conn.frontend) {

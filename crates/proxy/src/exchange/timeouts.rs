@@ -28,7 +28,7 @@ pub(crate) struct Patience {
 }
 
 /// `timeout client`, or what `set-timeout client` has put in its place.
-pub(crate) fn client_timeout(conn: &Conn, x: &Exchange) -> Option<Duration> {
+pub(crate) fn client_timeout(conn: &Conn<'_>, x: &Exchange) -> Option<Duration> {
     x.txn.timeout_client_ms.map(Duration::from_millis).or(conn.proxy().timeouts.client)
 }
 
@@ -53,7 +53,7 @@ pub(crate) enum Side {
 }
 
 impl Patience {
-    pub fn new(conn: &Conn, x: &Exchange, proxy: &Proxy) -> Self {
+    pub fn new(conn: &Conn<'_>, x: &Exchange, proxy: &Proxy) -> Self {
         Patience {
             client: client_timeout(conn, x),
             server: server_timeout(x, proxy),
@@ -64,7 +64,7 @@ impl Patience {
         }
     }
     /// Called when rules for the response have run, which may have set timeouts: they hold from the next byte on.
-    pub fn obey_rules(&mut self, conn: &Conn, x: &Exchange, proxy: &Proxy) {
+    pub fn obey_rules(&mut self, conn: &Conn<'_>, x: &Exchange, proxy: &Proxy) {
         (self.client, self.server) = (client_timeout(conn, x), server_timeout(x, proxy));
     }
     /// As [`Patience::poll`] for two byte streams, from the client and to it, each of which ends by itself. Once one has

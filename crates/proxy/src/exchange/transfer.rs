@@ -39,7 +39,7 @@ pub(super) enum Transfer {
 
 pub(super) fn poll_body(
     cx: &mut Context<'_>,
-    live: &mut Live<'_>,
+    live: &mut Live<'_, '_>,
     upstream: &mut dyn Upstream,
     request: &mut Flow,
     response: &mut Flow,
@@ -105,8 +105,8 @@ impl Sink for Nowhere {
 }
 
 /// Reads and discards a body, so that the server's connection can be used again; if that fails, it cannot.
-pub(super) async fn skip_body(conn: &mut Conn, upstream: &mut dyn Upstream) {
-    let worker = conn.worker.clone();
+pub(super) async fn skip_body(conn: &mut Conn<'_>, upstream: &mut dyn Upstream) {
+    let worker = conn.worker;
     let (mut flow, mut nowhere) = (Flow::new(), Nowhere(SKIPPED_MAX));
     conn.deadline.set(worker.clock.now(), Some(SKIPPING_MAX));
     let skipped = poll_fn(|cx| flow.poll(cx, upstream, &mut nowhere, &worker.buffers));
@@ -114,7 +114,7 @@ pub(super) async fn skip_body(conn: &mut Conn, upstream: &mut dyn Upstream) {
     flow.give_back(&worker.buffers);
 }
 
-pub(super) fn finish_body(live: &mut Live<'_>, server: Option<&Server>, result: Transfer) -> Result<(), Ended> {
+pub(super) fn finish_body(live: &mut Live<'_, '_>, server: Option<&Server>, result: Transfer) -> Result<(), Ended> {
     let counters = live.worker.counters();
     let backend = live.x.backend.map(|backend| counters.backend(backend));
     let counted = || server.map(|server| live.worker.cells(server)).into_iter().chain(backend);
@@ -152,7 +152,7 @@ pub(super) fn finish_body(live: &mut Live<'_>, server: Option<&Server>, result: 
 /// Forwards two byte streams, each of which ends by itself, until both have ended or one has been silent for `timeout
 /// tunnel`.
 pub(super) async fn tunnel(
-    live: &mut Live<'_>,
+    live: &mut Live<'_, '_>,
     upstream: &mut dyn Upstream,
     proxy: &Proxy,
     mut up: Flow,

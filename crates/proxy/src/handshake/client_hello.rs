@@ -26,10 +26,10 @@ pub(crate) enum Decided {
 }
 
 /// Runs the rules, and reads as much of the ClientHello as they ask for; `begun` has been read already. The caller limits the time.
-pub(crate) async fn decide(conn: &mut Conn, socket: Socket, begun: &[u8]) -> Decided {
-    let worker = conn.worker.clone();
+pub(crate) async fn decide(conn: &mut Conn<'_>, socket: Socket, begun: &[u8]) -> Decided {
+    let worker = conn.worker;
     let rules = &worker.shared.program.of(conn.frontend).tcp_hello;
-    let mut client = Box::new(Raw::new(Stream::Clear(socket), worker.clone(), true));
+    let mut client = Box::new(Raw::new(Stream::Clear(socket), worker, true));
     if client.put_back(begun).is_err() {
         return Decided::Refused("No memory for the ClientHello".to_owned());
     }
@@ -39,7 +39,7 @@ pub(crate) async fn decide(conn: &mut Conn, socket: Socket, begun: &[u8]) -> Dec
         turn::round();
         std::mem::swap(&mut x.body, &mut client.input);
         let verdict = {
-            let mut context = context(&worker, conn, &mut x, Readable::Raw);
+            let mut context = context(conn, &mut x, Readable::Raw);
             context.input.complete = complete;
             context.phase = Phase::During;
             rules.run(&mut context, from)

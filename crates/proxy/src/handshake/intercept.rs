@@ -34,7 +34,7 @@ use std::{
 /// A client in HTTP whose server was not reached, or does not validate, is answered all the same, so that its requests can be
 /// answered with an error; nothing is sent to that server.
 pub(super) async fn accept(
-    conn: &mut Conn,
+    conn: &mut Conn<'_>,
     acceptor: &Acceptor,
     mut socket: Socket,
     mut begun: Vec<u8>,
@@ -117,13 +117,13 @@ impl Missed {
 
 /// Connects to a server of the backend, and keeps the connection for the client.
 async fn reach(
-    conn: &mut Conn,
+    conn: &mut Conn<'_>,
     socket: &Socket,
     backend: ProxyId,
     asked: &Requested,
     tolerates: bool,
 ) -> Result<Found, Missed> {
-    let worker = conn.worker.clone();
+    let worker = conn.worker;
     let pool = worker.shared.backends.get(backend).ok_or(Missed::Unreachable)?;
     let mut x = worker.take_exchange();
     let want = persistence::want(conn, &mut x, pool, Readable::Raw);
@@ -164,19 +164,19 @@ async fn reach(
 }
 
 async fn probe(
-    conn: &mut Conn,
+    conn: &mut Conn<'_>,
     server: &Server,
     key: Option<&Key>,
     asked: &Requested,
     tolerates: bool,
 ) -> Option<Result<Probed<Socket>, Unconnected>> {
-    let worker = conn.worker.clone();
+    let worker = conn.worker;
     let opening = key.map(|key| connect::probe(&worker.shared, server, key, asked, tolerates));
     assign::timed(conn, server, opening).await
 }
 
 /// Keeps the connection for the client's first request.
-async fn keep(conn: &Conn, server: &Server, key: Key, stream: Stream) {
+async fn keep(conn: &Conn<'_>, server: &Server, key: Key, stream: Stream) {
     let worker = &conn.worker;
     let facts = assign::facts_of(&stream);
     if conn.proxy().mode == Mode::Tcp {

@@ -73,14 +73,14 @@ pub(crate) enum Received {
 
 impl Http1Client {
     /// The client of a connection, of which `input` has been read already.
-    pub fn new(stream: Stream, conn: &Conn, input: Option<Buffer>) -> Self {
-        let (worker, limits) = (conn.worker.clone(), conn.limits());
+    pub fn new(stream: Stream, conn: &Conn<'_>, input: Option<Buffer>) -> Self {
+        let (worker, limits) = (conn.worker, conn.limits());
         let case = conn.proxy().options.h1_case_adjust_client.then(|| worker.shared.letter_case.clone());
         let tally = worker.tally(conn.frontend, Side::Frontend, Protocol::Http1);
         Http1Client {
             stream,
             tally,
-            worker,
+            worker: worker.clone(),
             input,
             progress: Progress::default(),
             ended: None,

@@ -6,27 +6,17 @@ use crate::{
     exchange::{self, ends::Client, finish, invalid, live::Live, respond, state::Exchange},
     handshake, http2,
     observe::http_counters::{Protocol, Running},
-    worker::{buffer::Buffer, pulse::Stage, turn},
+    worker::{pulse::Stage, turn},
 };
 use penstock_http::Error;
 use penstock_rules::{By, During, Termination};
 use std::{future::poll_fn, task::Poll, time::Duration};
 use tokio::time::Instant;
 
-/// Serves requests until the connection ends.
-pub(crate) async fn run(conn: Box<Conn>, stream: Stream) {
-    resume(conn, stream, None, None).await;
-}
-
-/// Serves requests, starting with bytes that have been read already, and with the exchange that rules of `mode tcp` have begun.
-pub(crate) async fn resume(
-    mut conn: Box<Conn>,
-    stream: Stream,
-    input: Option<Buffer>,
-    mut begun: Option<Box<Exchange>>,
-) {
+/// Serves requests until the connection ends, starting with the exchange that rules of `mode tcp` have begun, if any. Both boxes
+/// would be stored twice as values.
+pub(crate) async fn run(mut conn: Box<Conn<'_>>, mut client: Box<Http1Client>, mut begun: Option<Box<Exchange>>) {
     conn.facts.http_major = 1;
-    let mut client = Http1Client::new(stream, &conn, input);
     let mut ready = conn.worker.clock.tick();
     loop {
         match wait(&mut conn, &mut client, ready, None).await {
@@ -55,7 +45,7 @@ pub(crate) async fn resume(
 
 /// Serves a request and those that follow without a pause.
 async fn requests(
-    conn: &mut Conn,
+    conn: &mut Conn<'_>,
     client: &mut Http1Client,
     mut ready: Instant,
     begun: &mut Option<Box<Exchange>>,
@@ -84,7 +74,7 @@ enum Waited {
 }
 
 /// Waits for a request's first byte, at most for the timeouts counted from `ready`, or for `limit`.
-async fn wait(conn: &mut Conn, client: &mut Http1Client, ready: Instant, limit: Option<Duration>) -> Waited {
+async fn wait(conn: &mut Conn<'_>, client: &mut Http1Client, ready: Instant, limit: Option<Duration>) -> Waited {
     if client.has_input() {
         return Waited::Input;
     }
@@ -122,7 +112,7 @@ enum Next {
 }
 
 /// Serves one request and its response.
-async fn request(conn: &mut Conn, client: &mut Http1Client, ready: Instant, begun: Option<Box<Exchange>>) -> Next {
+async fn request(conn: &mut Conn<'_>, client: &mut Http1Client, ready: Instant, begun: Option<Box<Exchange>>) -> Next {
     conn.worker.pulse().enter(Stage::Parse);
     let mut x = begun.unwrap_or_else(|| conn.worker.take_exchange());
     let first_byte = conn.worker.clock.now();
@@ -156,7 +146,7 @@ async fn request(conn: &mut Conn, client: &mut Http1Client, ready: Instant, begu
         .await
     };
     let silent = x.switched.is_none() && (conn.proxy().options.http_ignore_probes || conn.requests > 0);
-    let worker = conn.worker.clone();
+    let worker = conn.worker;
     let frontend = worker.counters().frontend(conn.frontend);
     // As in HAProxy, whatever has begun as a request of HTTP/1 counts as a stream.
     let begins_http2 = may_be_http2(conn, client, &x, &received);
@@ -169,7 +159,7 @@ async fn request(conn: &mut Conn, client: &mut Http1Client, ready: Instant, begu
     let again = match received {
         Some(Received::Request) => {
             conn.request_complete(&mut x);
-            exchange::run(&mut Live::new(&worker, conn, client, &mut x)).await;
+            exchange::run(&mut Live::new(conn, client, &mut x)).await;
             if x.tunnels {
                 // Where rules have sent the tunnel is where the connection inside is going.
                 conn.facts.session_dst = x.txn.dst.or(conn.facts.session_dst);
@@ -182,15 +172,15 @@ async fn request(conn: &mut Conn, client: &mut Http1Client, ready: Instant, begu
         Some(Received::Closed { partial }) => {
             // The client may still read, and is told the outcome.
             x.log.termination = Termination(By::Client, During::Request);
-            respond::refuse(&mut Live::new(&worker, conn, client, &mut x), 400).await;
-            finish::log_unless_null(&mut Live::new(&worker, conn, client, &mut x), partial);
+            respond::refuse(&mut Live::new(conn, client, &mut x), 400).await;
+            finish::log_unless_null(&mut Live::new(conn, client, &mut x), partial);
             false
         }
         Some(Received::Failed { partial }) => {
             x.log.termination = Termination(By::Client, During::Request);
             x.aborted(400);
             x.refused = true;
-            finish::log_unless_null(&mut Live::new(&worker, conn, client, &mut x), partial);
+            finish::log_unless_null(&mut Live::new(conn, client, &mut x), partial);
             false
         }
         Some(Received::Invalid(Error::Http2Preface)) if begins_http2 => {
@@ -202,23 +192,23 @@ async fn request(conn: &mut Conn, client: &mut Http1Client, ready: Instant, begu
             x.log.termination = Termination(By::Refusal, During::Request);
             invalid::keep_request(conn, &x, client.partial(), Error::PrefaceMethod);
             client.close();
-            respond::error(&mut Live::new(&worker, conn, client, &mut x), 400).await;
-            finish::run(&mut Live::new(&worker, conn, client, &mut x));
+            respond::error(&mut Live::new(conn, client, &mut x), 400).await;
+            finish::run(&mut Live::new(conn, client, &mut x));
             false
         }
         Some(Received::Invalid(error)) => {
             invalid::keep_request(conn, &x, client.partial(), error);
             x.log.termination = Termination(By::Refusal, During::Request);
-            respond::refuse(&mut Live::new(&worker, conn, client, &mut x), error.status()).await;
-            finish::run(&mut Live::new(&worker, conn, client, &mut x));
+            respond::refuse(&mut Live::new(conn, client, &mut x), error.status()).await;
+            finish::run(&mut Live::new(conn, client, &mut x));
             false
         }
         None => {
             let partial = !client.partial().is_empty();
             if partial || !silent {
                 x.log.termination = Termination(By::ClientTimeout, During::Request);
-                respond::refuse(&mut Live::new(&worker, conn, client, &mut x), 408).await;
-                finish::log_unless_null(&mut Live::new(&worker, conn, client, &mut x), partial);
+                respond::refuse(&mut Live::new(conn, client, &mut x), 408).await;
+                finish::log_unless_null(&mut Live::new(conn, client, &mut x), partial);
             }
             false
         }
@@ -233,7 +223,7 @@ async fn request(conn: &mut Conn, client: &mut Http1Client, ready: Instant, begu
 }
 
 /// Whether what was received is the beginning of HTTP/2, to which the client may switch.
-fn may_be_http2(conn: &Conn, client: &Http1Client, x: &Exchange, received: &Option<Received>) -> bool {
+fn may_be_http2(conn: &Conn<'_>, client: &Http1Client, x: &Exchange, received: &Option<Received>) -> bool {
     matches!(received, Some(Received::Invalid(Error::Http2Preface)))
         && !x.switched.is_some_and(|switched| switched.only_http1)
         && conn.requests == 0
@@ -241,7 +231,7 @@ fn may_be_http2(conn: &Conn, client: &Http1Client, x: &Exchange, received: &Opti
         && http2::connection::may_begin_so(client.partial())
 }
 
-async fn end(conn: &mut Conn, client: &mut Http1Client) {
+async fn end(conn: &mut Conn<'_>, client: &mut Http1Client) {
     client.give_back();
     if client.is_aborted() {
         return;
@@ -253,5 +243,22 @@ async fn end(conn: &mut Conn, client: &mut Http1Client) {
     close::close(&mut client.stream, &mut conn.deadline, half).await;
     if owes_body {
         close::linger(conn, &mut client.stream).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn size<A, B, C, F: Future>(_: fn(A, B, C) -> F) -> usize {
+        size_of::<F>()
+    }
+
+    #[test]
+    fn an_idle_connection_is_small() {
+        // A test's sockets are larger by those that are in memory.
+        assert!(size(run) <= 192, "the task of a connection: {}", size(run));
+        assert!(size_of::<Http1Client>() <= 336, "its client: {}", size_of::<Http1Client>());
+        assert!(size_of::<Conn<'_>>() <= 544, "the connection itself: {}", size_of::<Conn<'_>>());
     }
 }

@@ -55,12 +55,12 @@ enum Method {
 
 impl Http1Server {
     /// A connection to a server of `proxy`.
-    pub fn new(stream: Stream, tally: Tally, worker: Rc<Worker>, limits: Limits, proxy: &Proxy) -> Self {
+    pub fn new(stream: Stream, tally: Tally, worker: &Rc<Worker>, limits: Limits, proxy: &Proxy) -> Self {
         let case = proxy.options.h1_case_adjust_server.then(|| worker.shared.letter_case.clone());
         Http1Server {
             stream,
             tally,
-            worker,
+            worker: worker.clone(),
             input: None,
             progress: Progress::default(),
             inbound: Inbound::Ended,

@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{
     connection::{
-        Conn, IDLE_AFTER, close, in_time,
+        Carrier, Conn, IDLE_AFTER, close, in_time,
         stream::{Fill, Stream},
     },
     exchange::{self, finish, live::Live, state::Exchange},
@@ -144,7 +144,7 @@ const GOODBYE: Duration = Duration::from_secs(2);
 /// Serves a connection whose client speaks HTTP/2, by ALPN, by `proto h2`, or because its first bytes say so.
 ///
 /// `begun` holds the bytes that were read already.
-pub(crate) async fn run(mut conn: Box<Conn>, stream: Stream, begun: Vec<u8>) {
+pub(crate) async fn run(mut conn: Box<Conn<'_>>, stream: Stream, begun: Vec<u8>) {
     conn.facts.http_major = 2;
     let limits = conn.limits();
     // State that only the start needs is on the heap no longer than that, since idle connections have to be small.
@@ -155,7 +155,7 @@ pub(crate) async fn run(mut conn: Box<Conn>, stream: Stream, begun: Vec<u8>) {
 }
 
 /// Reads the preface and sends our settings.
-async fn open(conn: &mut Conn, mut stream: Stream, mut begun: Vec<u8>, limits: Limits) -> Option<Box<Connected>> {
+async fn open(conn: &mut Conn<'_>, mut stream: Stream, mut begun: Vec<u8>, limits: Limits) -> Option<Box<Connected>> {
     let first = conn.patience();
     conn.deadline.set(Instant::now(), first);
     if !preface(conn, &mut stream, &mut begun).await {
@@ -165,7 +165,7 @@ async fn open(conn: &mut Conn, mut stream: Stream, mut begun: Vec<u8>, limits: L
     let (guard, signals) = Guard::of_client(stream, begun, table_size);
     signals.count_in(&conn.worker.shared.memory);
     let tally = conn.worker.tally(conn.frontend, Side::Frontend, Protocol::Http2);
-    let handshake = settings(&conn.worker, &limits).handshake(guard.counting(tally).discarding(close::LINGER_BYTES));
+    let handshake = settings(conn.worker, &limits).handshake(guard.counting(tally).discarding(close::LINGER_BYTES));
     let connection = in_time(&mut conn.deadline, handshake).await?.ok()?;
     let streams = Rc::new(Streams::new(signals.clone()));
     Some(Box::new(Connected { connection, streams, signals, phase: Phase::Open, widened: false }))
@@ -182,7 +182,7 @@ pub(crate) fn may_begin_so(bytes: &[u8]) -> bool {
 
 /// Reads to the end of the preface. h2 could do this, but if something else arrived it would leave that unread, so that
 /// closing would send a reset instead of an orderly end.
-async fn preface(conn: &mut Conn, stream: &mut Stream, begun: &mut Vec<u8>) -> bool {
+async fn preface(conn: &mut Conn<'_>, stream: &mut Stream, begun: &mut Vec<u8>) -> bool {
     loop {
         if !may_begin_so(begun) {
             close::close(stream, &mut conn.deadline, true).await;
@@ -246,7 +246,7 @@ enum Phase {
 
 impl Connected {
     /// Waits for a stream, and drives all open ones meanwhile; `None` when there will be no more.
-    async fn next(&mut self, conn: &mut Conn) -> Option<Accepted> {
+    async fn next(&mut self, conn: &mut Conn<'_>) -> Option<Accepted> {
         poll_fn(|cx| {
             // Each stream was charged to the turn in which it was accepted.
             ready!(turn::poll_proceed(cx));
@@ -293,7 +293,7 @@ impl Connected {
     }
 
     /// Updates the phase; returns whether h2 has something new to send.
-    fn change_phase(&mut self, conn: &mut Conn) -> bool {
+    fn change_phase(&mut self, conn: &mut Conn<'_>) -> bool {
         if let Some(reason) = self.signals.failure().filter(|_| self.phase != Phase::Cut) {
             self.phase = Phase::Cut;
             self.connection.abrupt_shutdown(reason);
@@ -321,7 +321,7 @@ impl Connected {
     }
 
     /// Ends the pause: the connection counts as idle from `since` on.
-    fn rest(&mut self, conn: &mut Conn, since: Instant) {
+    fn rest(&mut self, conn: &mut Conn<'_>, since: Instant) {
         self.phase = Phase::Idle;
         self.streams.dismiss();
         let patience = conn.patience();
@@ -329,7 +329,7 @@ impl Connected {
     }
 
     /// Gives a stream to an idle task, or to a new one.
-    fn start(&mut self, conn: &mut Conn, (request, respond): Accepted, limits: Limits) {
+    fn start(&mut self, conn: &mut Conn<'_>, (request, respond): Accepted, limits: Limits) {
         // Sent with the first body and not before: most connections have none, and some clients expect nothing but
         // SETTINGS and its acknowledgement at the beginning.
         if !self.widened && !request.body().is_end_stream() {
@@ -346,8 +346,9 @@ impl Connected {
             let task = Rc::new(Task::default());
             let (streams, signals) = (self.streams.clone(), self.signals.clone());
             let who = Who::Stream { proxy: conn.frontend, bind: conn.bind, peer: conn.facts.peer };
-            let serving = serve_streams(Box::new(conn.for_stream()), task.clone(), streams, signals, limits);
-            task::spawn_sharing(&conn.worker, who, self.streams.share.clone(), serving);
+            let carrier = Box::new(conn.for_stream());
+            let serving = serve_streams(conn.worker.clone(), carrier, task.clone(), streams, signals, limits);
+            task::spawn_sharing(conn.worker, who, self.streams.share.clone(), serving);
             task
         });
         task.give(Some(job));
@@ -356,7 +357,7 @@ impl Connected {
 
 /// How long a client that does not confirm that it has read the first GOAWAY may stay. One that does has sent all of its requests
 /// before that, and can be let go.
-fn leave_to_stay(conn: &Conn) -> Option<Duration> {
+fn leave_to_stay(conn: &Conn<'_>) -> Option<Duration> {
     let timeouts = &conn.proxy().timeouts;
     timeouts.client_fin.or(timeouts.client)
 }
@@ -371,12 +372,15 @@ impl Drop for Connected {
 
 /// The main loop of a task: serves one stream after another until none is left.
 async fn serve_streams(
-    mut conn: Box<Conn>,
+    worker: Rc<Worker>,
+    carrier: Box<Carrier>,
     task: Rc<Task>,
     streams: Rc<Streams>,
     signals: Rc<Signals>,
     limits: Limits,
 ) {
+    // Boxed, since a future stores what it is given twice.
+    let mut conn = Box::new(carrier.stream(&worker));
     while task.has_job().await {
         // Only now is the stream no longer open: its end of the exchange has been dropped.
         drop(serve_stream(&mut conn, &task, &signals, limits).await);
@@ -387,14 +391,14 @@ async fn serve_streams(
     }
 }
 
-async fn serve_stream(conn: &mut Conn, task: &Task, signals: &Rc<Signals>, limits: Limits) -> Option<Entered> {
+async fn serve_stream(conn: &mut Conn<'_>, task: &Task, signals: &Rc<Signals>, limits: Limits) -> Option<Entered> {
     let mut x = conn.worker.take_exchange();
     let mut begun = None;
     let entered = begin(conn, task, &mut x, &mut begun, signals, limits);
     if let Some(client) = &mut begun {
-        let worker = conn.worker.clone();
+        let worker = conn.worker;
         let _running = Running::new(worker.counters().frontend(conn.frontend), Protocol::Http2);
-        exchange::run(&mut Live::new(&worker, conn, client, &mut x)).await;
+        exchange::run(&mut Live::new(conn, client, &mut x)).await;
         conn.worker.give_exchange(x);
         linger(conn, client).await;
     } else {
@@ -405,7 +409,7 @@ async fn serve_stream(conn: &mut Conn, task: &Task, signals: &Rc<Signals>, limit
 
 /// Begins the exchange of a task's next job. Not in the task's own future, which would have room for each part of the job twice.
 fn begin(
-    conn: &mut Conn,
+    conn: &mut Conn<'_>,
     task: &Task,
     x: &mut Exchange,
     client: &mut Option<Http2Client>,
@@ -433,7 +437,7 @@ fn begin(
 }
 
 /// Gives a client that was answered early time to notice, before the end of its stream resets it.
-async fn linger(conn: &mut Conn, client: &mut Http2Client) {
+async fn linger(conn: &mut Conn<'_>, client: &mut Http2Client) {
     if client.has_ended() {
         return;
     }

@@ -104,7 +104,7 @@ impl From<Failure> for Stop {
 
 /// Asks a service; returns how long that took as well.
 pub(super) async fn ask(
-    live: &mut Live<'_>,
+    live: &mut Live<'_, '_>,
     service: ProxyId,
     method: IcapMethod,
     original: &mut Original<'_, '_>,
@@ -134,7 +134,7 @@ fn decided(transaction: Transaction) -> Asked {
 }
 
 async fn run(
-    live: &mut Live<'_>,
+    live: &mut Live<'_, '_>,
     service: ProxyId,
     method: IcapMethod,
     original: &mut Original<'_, '_>,
@@ -177,14 +177,14 @@ struct Asking<'a> {
 }
 
 impl<'a> Asking<'a> {
-    fn settings(&self, live: &Live<'a>) -> &'a Service {
+    fn settings(&self, live: &Live<'a, '_>) -> &'a Service {
         settings(&live.worker.shared, self.service)
     }
 
     /// Asks the service to describe itself.
     async fn describe(
         &mut self,
-        live: &mut Live<'a>,
+        live: &mut Live<'a, '_>,
         original: &mut Original<'_, '_>,
     ) -> Result<Rc<ServiceOptions>, Stop> {
         let transaction = self.persist(live, original).await?;
@@ -194,7 +194,7 @@ impl<'a> Asking<'a> {
     }
 
     /// Asks, and once more if nothing of an answer came: all that was read of the body is still here.
-    async fn persist(&mut self, live: &mut Live<'a>, original: &mut Original<'_, '_>) -> Result<Transaction, Stop> {
+    async fn persist(&mut self, live: &mut Live<'a, '_>, original: &mut Original<'_, '_>) -> Result<Transaction, Stop> {
         match self.once(live, original, false).await {
             Err((Stop::Failure(Failure::Closed | Failure::Unreachable), true)) => {
                 live.worker.counters().backend(self.service).retries.inc();
@@ -207,7 +207,7 @@ impl<'a> Asking<'a> {
     /// Asks one server; an error says whether another attempt may help.
     async fn once(
         &mut self,
-        live: &mut Live<'a>,
+        live: &mut Live<'a, '_>,
         original: &mut Original<'_, '_>,
         fresh: bool,
     ) -> Result<Transaction, (Stop, bool)> {
@@ -251,12 +251,12 @@ impl<'a> Asking<'a> {
         }
     }
 
-    fn observe(&self, live: &Live<'_>, at: ServerRef, seen: Seen) {
+    fn observe(&self, live: &Live<'_, '_>, at: ServerRef, seen: Seen) {
         live.worker.shared.backends.observe(at, seen, live.worker.clock.now().into_std());
     }
 
     /// Forgets what the service has said about itself if that has changed.
-    fn heed(&self, live: &Live<'_>, head: Option<&Head>) {
+    fn heed(&self, live: &Live<'_, '_>, head: Option<&Head>) {
         let Some(options) = &self.options else { return };
         let istag = head.and_then(|head| head.get("istag"));
         if istag.is_some_and(|istag| istag != options.istag) {
@@ -265,7 +265,7 @@ impl<'a> Asking<'a> {
     }
 
     /// The request, and how much of the body it holds.
-    fn begin(&self, live: &Live<'_>, original: &Original<'_, '_>, place: &Place) -> (Transaction, u64) {
+    fn begin(&self, live: &Live<'_, '_>, original: &Original<'_, '_>, place: &Place) -> (Transaction, u64) {
         let settings = settings(&live.worker.shared, self.service);
         let path = match self.method {
             IcapMethod::Respmod => settings.respmod.as_deref(),
@@ -329,7 +329,7 @@ enum Waits {
 
 /// Sends the request and reads the answer, both at once: a service may answer before it has read everything.
 async fn converse(
-    live: &mut Live<'_>,
+    live: &mut Live<'_, '_>,
     stream: &mut Stream,
     transaction: &mut Transaction,
     original: &mut Original<'_, '_>,

@@ -47,13 +47,13 @@ pub(super) enum Broken {
 
 impl<'a, 'b> Original<'a, 'b> {
     /// The request's body, of which rules may have read a part.
-    pub fn of_request(live: &mut Live<'_>) -> Self {
+    pub fn of_request(live: &mut Live<'_, '_>) -> Self {
         let framing = live.x.request_framing(live.client);
         let complete = std::mem::take(&mut live.x.body_complete) || framing == Framing::None;
         Self::begin(live.x.body.take(), complete, framing, None, live.worker)
     }
     /// The response's body.
-    pub fn of_response(live: &mut Live<'_>, ahead: &'a mut Ahead<'b>, framing: Framing) -> Self {
+    pub fn of_response(live: &mut Live<'_, '_>, ahead: &'a mut Ahead<'b>, framing: Framing) -> Self {
         let framing = if ahead.has_body { framing } else { Framing::None };
         let complete = std::mem::take(&mut live.x.response_complete) || framing == Framing::None;
         Self::begin(live.x.response_body.take(), complete, framing, Some(ahead), live.worker)
@@ -117,7 +117,7 @@ impl<'a, 'b> Original<'a, 'b> {
         })
     }
     /// Reads until there are `wanted` bytes, or all there are.
-    pub async fn gather(&mut self, live: &mut Live<'_>, wanted: u64) -> Result<(), Broken> {
+    pub async fn gather(&mut self, live: &mut Live<'_, '_>, wanted: u64) -> Result<(), Broken> {
         if self.complete || self.pieces.len() >= wanted {
             return Ok(());
         }
@@ -143,7 +143,7 @@ impl<'a, 'b> Original<'a, 'b> {
         }
     }
     /// How long the body's sender may be silent; `None` for no limit.
-    pub fn patience(&self, live: &Live<'_>) -> Option<Duration> {
+    pub fn patience(&self, live: &Live<'_, '_>) -> Option<Duration> {
         match self.ahead {
             None => live.conn.proxy().timeouts.client,
             Some(_) => live.proxy().timeouts.server,

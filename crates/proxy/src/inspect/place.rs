@@ -26,7 +26,7 @@ pub(super) struct Place {
 }
 
 /// What is asked of the service's servers: the balance algorithm decides, and no persistence.
-pub(super) fn want(live: &mut Live<'_>, pool: &Backend) -> Want {
+pub(super) fn want(live: &mut Live<'_, '_>, pool: &Backend) -> Want {
     let mut want = persistence::want(live.conn, live.x, pool, Readable::Request);
     want.persistent = None;
     want
@@ -34,7 +34,7 @@ pub(super) fn want(live: &mut Live<'_>, pool: &Backend) -> Want {
 
 /// Obtains a place and a connection. A `fresh` one has carried no request before.
 pub(super) async fn obtain(
-    live: &mut Live<'_>,
+    live: &mut Live<'_, '_>,
     pool: &Arc<Backend>,
     want: &mut Want,
     fresh: bool,
@@ -66,7 +66,7 @@ pub(super) async fn obtain(
     Ok(Place { stream, server, key, uses, _slot: slot })
 }
 
-async fn slot(live: &mut Live<'_>, pool: &Arc<Backend>, want: &Want) -> Result<Slot, Failure> {
+async fn slot(live: &mut Live<'_, '_>, pool: &Arc<Backend>, want: &Want) -> Result<Slot, Failure> {
     let worker = live.worker;
     let timeouts = &worker.shared.config.proxies[pool.proxy].timeouts;
     let since = worker.clock.now();
@@ -91,7 +91,7 @@ async fn slot(live: &mut Live<'_>, pool: &Arc<Backend>, want: &Want) -> Result<S
 
 impl Place {
     /// Keeps the connection for another request.
-    pub fn keep(self, live: &Live<'_>) {
+    pub fn keep(self, live: &Live<'_, '_>) {
         let facts = assign::facts_of(&self.stream);
         let idle = Returned { stream: self.stream, facts, tally: None, uses: self.uses + 1 };
         live.worker.pool.give(&self.server, self.key, idle, live.worker.clock.now());

@@ -19,20 +19,20 @@ use penstock_icap::{IcapMethod, Modified, Pieces};
 use penstock_rules::{Answer, By, During, Termination};
 
 /// Passes a request through its chain, if it has one; whether it goes on.
-pub(crate) async fn request(live: &mut Live<'_>) -> Judged {
+pub(crate) async fn request(live: &mut Live<'_, '_>) -> Judged {
     if live.x.txn.inspection.is_none() {
         return Judged::GoOn;
     }
     Box::pin(inspect(live)).await
 }
 
-async fn inspect(live: &mut Live<'_>) -> Judged {
+async fn inspect(live: &mut Live<'_, '_>) -> Judged {
     let worker = live.worker;
     let shared = worker.shared.clone();
     let Some(chain) = live.x.txn.inspection.as_ref().map(|inspection| inspection.chain) else { return Judged::GoOn };
     let steps = &shared.program.chains[chain].steps;
     let due = login::known(live, |conn, x| {
-        let context = context::context(worker, conn, x, Readable::Request);
+        let context = context::context(conn, x, Readable::Request);
         let holds = |bit: usize| !steps[bit].on_response && steps[bit].condition.holds(&context) == Answer::Yes;
         (0..steps.len()).filter(|bit| holds(*bit)).fold(0u64, |due, bit| due | 1 << bit)
     });
@@ -67,7 +67,7 @@ async fn inspect(live: &mut Live<'_>) -> Judged {
 
 /// Acts on what a service has said; `None` if the request goes on.
 async fn pass(
-    live: &mut Live<'_>,
+    live: &mut Live<'_, '_>,
     at: ProxyId,
     service: &Service,
     asked: Asked,
@@ -110,7 +110,7 @@ async fn pass(
 }
 
 /// Acts on a message that a service did not inspect.
-async fn fail(live: &mut Live<'_>, at: ProxyId, status: u16, fate: Fate, why: &str, ms: u64) -> Option<Judged> {
+async fn fail(live: &mut Live<'_, '_>, at: ProxyId, status: u16, fate: Fate, why: &str, ms: u64) -> Option<Judged> {
     if bypasses(live, at, false, fate, why, ms) {
         return None;
     }
@@ -121,7 +121,7 @@ async fn fail(live: &mut Live<'_>, at: ProxyId, status: u16, fate: Fate, why: &s
 }
 
 /// Sends the response that a service made instead of passing the request on.
-async fn block(live: &mut Live<'_>, body: Option<Pieces>) -> Judged {
+async fn block(live: &mut Live<'_, '_>, body: Option<Pieces>) -> Judged {
     let body = body.map_or(Vec::new(), |pieces| pieces.to_vec());
     // Some services answer in HTTP/1.0; it is our response to the client.
     live.x.response.set_version(Version::Http11);
@@ -134,7 +134,7 @@ async fn block(live: &mut Live<'_>, body: Option<Pieces>) -> Judged {
 }
 
 /// Ends an exchange whose client did not send its request's body.
-async fn end(live: &mut Live<'_>, broken: Broken) {
+async fn end(live: &mut Live<'_, '_>, broken: Broken) {
     let (termination, status) = match broken {
         Broken::Late => (Termination(By::ClientTimeout, During::Data), 408),
         Broken::Source(Fault::Memory(_)) => (Termination(By::Exhaustion, During::Request), 500),

@@ -19,7 +19,7 @@ use penstock_icap::{IcapMethod, Modified};
 use penstock_rules::{Answer, By, During, Termination};
 
 /// Passes a response through its chain, if it has one; how its body is framed then, or `None` if it does not go on.
-pub(crate) async fn response(live: &mut Live<'_>, ahead: &mut Ahead<'_>, framing: Framing) -> Option<Framing> {
+pub(crate) async fn response(live: &mut Live<'_, '_>, ahead: &mut Ahead<'_>, framing: Framing) -> Option<Framing> {
     // What follows a 101 is no message of HTTP.
     if live.x.txn.inspection.is_none() || framing == Framing::Tunnel {
         return Some(framing);
@@ -27,13 +27,13 @@ pub(crate) async fn response(live: &mut Live<'_>, ahead: &mut Ahead<'_>, framing
     Box::pin(inspect(live, ahead, framing)).await
 }
 
-async fn inspect(live: &mut Live<'_>, ahead: &mut Ahead<'_>, framing: Framing) -> Option<Framing> {
+async fn inspect(live: &mut Live<'_, '_>, ahead: &mut Ahead<'_>, framing: Framing) -> Option<Framing> {
     let worker = live.worker;
     let shared = worker.shared.clone();
     let Some(inspection) = &live.x.txn.inspection else { return Some(framing) };
     let (steps, due) = (&shared.program.chains[inspection.chain].steps, inspection.due);
     let due = {
-        let context = context::context(worker, live.conn, live.x, Readable::Response);
+        let context = context::context(live.conn, live.x, Readable::Response);
         let holds = |bit: usize| match steps[bit].on_response {
             true => steps[bit].condition.holds(&context) == Answer::Yes,
             false => due >> bit & 1 == 1,
@@ -71,7 +71,7 @@ async fn inspect(live: &mut Live<'_>, ahead: &mut Ahead<'_>, framing: Framing) -
 
 /// Acts on what a service has said; whether the response goes on.
 async fn pass(
-    live: &mut Live<'_>,
+    live: &mut Live<'_, '_>,
     at: ProxyId,
     service: &Service,
     asked: Asked,
@@ -118,7 +118,7 @@ async fn pass(
 }
 
 /// Acts on a response that a service did not inspect; whether it goes on.
-async fn fail(live: &mut Live<'_>, at: ProxyId, status: u16, fate: Fate, why: &str, ms: u64) -> bool {
+async fn fail(live: &mut Live<'_, '_>, at: ProxyId, status: u16, fate: Fate, why: &str, ms: u64) -> bool {
     if bypasses(live, at, true, fate, why, ms) {
         return true;
     }

@@ -10,7 +10,7 @@ pub(super) fn settings(shared: &Shared, service: ProxyId) -> &Service {
 
 /// Records a verdict for the log.
 pub(super) fn note(
-    live: &mut Live<'_>,
+    live: &mut Live<'_, '_>,
     service: ProxyId,
     of_response: bool,
     verdict: &str,
@@ -26,7 +26,7 @@ pub(super) fn note(
 
 /// Records that a service did not inspect a message; whether it goes on all the same.
 pub(super) fn bypasses(
-    live: &mut Live<'_>,
+    live: &mut Live<'_, '_>,
     service: ProxyId,
     of_response: bool,
     fate: Fate,

@@ -6,7 +6,7 @@ use penstock_http::Fields;
 use std::io::Write;
 
 /// Shows a connection that has reached its first request.
-pub(crate) fn accepted(conn: &Conn) {
+pub(crate) fn accepted(conn: &Conn<'_>) {
     show(conn, &conn.proxy().name, |out, event| {
         let alpn = conn.facts.tls.as_ref().and_then(|tls| tls.alpn.as_deref()).unwrap_or(b"<none>");
         writeln!(out, "{}: ALPN={}", event("accept"), alpn.escape_ascii())
@@ -14,7 +14,7 @@ pub(crate) fn accepted(conn: &Conn) {
 }
 
 /// Shows a request that has been read.
-pub(crate) fn request(conn: &Conn, x: &Exchange) {
+pub(crate) fn request(conn: &Conn<'_>, x: &Exchange) {
     show(conn, &conn.proxy().name, |out, event| {
         let (method, target) = (x.request.method().escape_ascii(), x.request.target().escape_ascii());
         writeln!(out, "{}: {method} {target} {}", event("clireq"), x.request.version().as_str())?;
@@ -23,7 +23,7 @@ pub(crate) fn request(conn: &Conn, x: &Exchange) {
 }
 
 /// Shows the response of a server.
-pub(crate) fn response(conn: &Conn, x: &Exchange) {
+pub(crate) fn response(conn: &Conn<'_>, x: &Exchange) {
     show(conn, &conn.proxy_of(x).name, |out, event| {
         let (status, reason) = (x.response.status(), x.response.reason().escape_ascii());
         writeln!(out, "{}: {} {status} {reason}", event("srvrep"), x.response.version().as_str())?;
@@ -36,7 +36,11 @@ fn fields(out: &mut dyn Write, event: &str, fields: &Fields) -> std::io::Result<
 }
 
 /// Writes the lines of one event together, so that those of other workers do not come between them.
-fn show(conn: &Conn, proxy: &str, write: impl FnOnce(&mut Vec<u8>, &dyn Fn(&str) -> String) -> std::io::Result<()>) {
+fn show(
+    conn: &Conn<'_>,
+    proxy: &str,
+    write: impl FnOnce(&mut Vec<u8>, &dyn Fn(&str) -> String) -> std::io::Result<()>,
+) {
     if !conn.worker.shared.config.global.debug {
         return;
     }

@@ -26,8 +26,8 @@ pub(crate) enum Connected {
 }
 
 /// Runs the rules of `mode tcp` on the first bytes from a client, and chooses its backend.
-pub(crate) async fn connection(conn: &mut Conn, client: &mut Raw, x: &mut Exchange) -> Connected {
-    let worker = conn.worker.clone();
+pub(crate) async fn connection(conn: &mut Conn<'_>, client: &mut Raw, x: &mut Exchange) -> Connected {
+    let worker = conn.worker;
     match content(conn, client, x, conn.frontend).await {
         Content::Passed => {}
         Content::Http(version) => return Connected::Http(version),
@@ -35,7 +35,7 @@ pub(crate) async fn connection(conn: &mut Conn, client: &mut Raw, x: &mut Exchan
     }
     let stage = peek_request(x, client.pending());
     std::mem::swap(&mut x.body, &mut client.input);
-    let chosen = choose(&worker, conn, x, stage);
+    let chosen = choose(conn, x, stage);
     std::mem::swap(&mut x.body, &mut client.input);
     x.request.clear();
     let Some(backend) = chosen else {
@@ -49,7 +49,7 @@ pub(crate) async fn connection(conn: &mut Conn, client: &mut Raw, x: &mut Exchan
 }
 
 /// Runs the rules of the chosen backend.
-pub(crate) async fn enter(conn: &mut Conn, client: &mut Raw, x: &mut Exchange, backend: ProxyId) -> Connected {
+pub(crate) async fn enter(conn: &mut Conn<'_>, client: &mut Raw, x: &mut Exchange, backend: ProxyId) -> Connected {
     x.backend = Some(backend);
     conn.worker.roster.note(x.listed, |session| session.backend = Some(backend));
     if backend != conn.frontend && matches!(content(conn, client, x, backend).await, Content::Refused) {
@@ -79,8 +79,8 @@ enum Content {
 }
 
 /// Evaluates `tcp-request content` again as more arrives, for at most `inspect-delay`.
-async fn content(conn: &mut Conn, client: &mut Raw, x: &mut Exchange, proxy: ProxyId) -> Content {
-    let worker = conn.worker.clone();
+async fn content(conn: &mut Conn<'_>, client: &mut Raw, x: &mut Exchange, proxy: ProxyId) -> Content {
+    let worker = conn.worker;
     let rules = &worker.shared.program.of(proxy).tcp_content;
     if rules.is_empty() {
         return Content::Passed;
@@ -93,7 +93,7 @@ async fn content(conn: &mut Conn, client: &mut Raw, x: &mut Exchange, proxy: Pro
     loop {
         let verdict = {
             let stage = peek_request(x, client.pending());
-            let mut context = context::context(&worker, conn, x, stage);
+            let mut context = context::context(conn, x, stage);
             context.input = penstock_rules::Buffered { bytes: client.pending(), complete, raw: true, announced: None };
             context.output.complete = complete;
             rules.run(&mut context, from)
@@ -127,7 +127,7 @@ async fn content(conn: &mut Conn, client: &mut Raw, x: &mut Exchange, proxy: Pro
             }
             Verdict::Resolve { next } => {
                 from = next;
-                resolve::settle(&worker, conn, x, Readable::Raw).await;
+                resolve::settle(conn, x, Readable::Raw).await;
                 continue;
             }
             Verdict::Rest { next } => {

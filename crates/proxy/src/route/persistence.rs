@@ -12,14 +12,14 @@ use penstock_config::model::{BalanceKey, Proxy};
 use penstock_rules::{Answer, Condition, ServerOf, Value};
 
 /// Applies what takes precedence over the balance algorithm: `use-server`; and finds whether persistence applies.
-pub(crate) fn bind(conn: &mut Conn, x: &mut Exchange, pool: &Backend, stage: Readable) -> ForcedOrIgnored {
-    let worker = conn.worker.clone();
+pub(crate) fn bind(conn: &mut Conn<'_>, x: &mut Exchange, pool: &Backend, stage: Readable) -> ForcedOrIgnored {
+    let worker = conn.worker;
     let rules = worker.shared.program.of(pool.proxy);
     let mut persistence = ForcedOrIgnored::default();
     if rules.persist.is_empty() && rules.use_server.is_empty() {
         return persistence;
     }
-    let context = context::context(&worker, conn, x, stage);
+    let context = context::context(conn, x, stage);
     let holds = |condition: &Condition| condition.holds(&context) == Answer::Yes;
     for rule in rules.persist.iter().filter(|rule| holds(&rule.condition)) {
         if rule.force {
@@ -53,13 +53,13 @@ pub(crate) struct ForcedOrIgnored {
 }
 
 /// Uses the server that a stick table remembers, unless something else has named one.
-pub(crate) fn stick(conn: &mut Conn, x: &mut Exchange, pool: &Backend, stage: Readable) {
-    let worker = conn.worker.clone();
+pub(crate) fn stick(conn: &mut Conn<'_>, x: &mut Exchange, pool: &Backend, stage: Readable) {
+    let worker = conn.worker;
     let rules = &worker.shared.program.of(pool.proxy).stick;
     if rules.is_empty() || x.persistent.is_some() {
         return;
     }
-    let context = context::context(&worker, conn, x, stage);
+    let context = context::context(conn, x, stage);
     let stuck = rules.iter().find_map(|rule| rule.find(&context));
     let server = stuck.and_then(|stuck| {
         let servers = pool.servers();
@@ -87,8 +87,8 @@ fn address(server: &Server) -> Option<String> {
 }
 
 /// Stores the server of an exchange in stick tables.
-pub(crate) fn remember(conn: &mut Conn, x: &mut Exchange, server: &Server, stage: Readable) {
-    let worker = conn.worker.clone();
+pub(crate) fn remember(conn: &mut Conn<'_>, x: &mut Exchange, server: &Server, stage: Readable) {
+    let worker = conn.worker;
     let rules = &worker.shared.program.of(server.at.proxy).stick;
     if rules.is_empty() || server.config.settings.non_stick {
         return;
@@ -98,13 +98,13 @@ pub(crate) fn remember(conn: &mut Conn, x: &mut Exchange, server: &Server, stage
         // A key taken from the request is computed from the request, even though a response has arrived.
         let of = if rule.stores_request && stage == Readable::Response { Readable::Request } else { stage };
         if rule.stores_request || (rule.stores_response && stage == Readable::Response) {
-            rule.store(&context::context(&worker, conn, x, of), id, &server.name, || address(server));
+            rule.store(&context::context(conn, x, of), id, &server.name, || address(server));
         }
     }
 }
 
 /// What the request asks of its backend.
-pub(crate) fn want(conn: &mut Conn, x: &mut Exchange, pool: &Backend, stage: Readable) -> Want {
+pub(crate) fn want(conn: &mut Conn<'_>, x: &mut Exchange, pool: &Backend, stage: Readable) -> Want {
     let due_ms = conn.worker.now_ms() as i64 + i64::from(x.txn.priority_offset_ms);
     let priority = Priority { class: x.txn.priority_class, due_ms };
     Want { persistent: x.persistent, hash: hash(conn, x, pool, stage), avoid: None, priority }
@@ -116,7 +116,7 @@ pub(crate) fn looks_at_body(x: &Exchange, pool: &Backend) -> bool {
 }
 
 /// The hash by which the backend chooses a server, if it does so by hash.
-fn hash(conn: &mut Conn, x: &mut Exchange, pool: &Backend, stage: Readable) -> Option<u32> {
+fn hash(conn: &mut Conn<'_>, x: &mut Exchange, pool: &Backend, stage: Readable) -> Option<u32> {
     let mut subject = Subject::default();
     match pool.key()? {
         BalanceKey::Source => subject.source = x.txn.source(&conn.facts).map(|a| a.ip()),
@@ -131,9 +131,9 @@ fn hash(conn: &mut Conn, x: &mut Exchange, pool: &Backend, stage: Readable) -> O
             subject.header = value.and_then(|v| v.split(|&b| b == b',').next());
         }
         BalanceKey::Sample(_) => {
-            let worker = conn.worker.clone();
+            let worker = conn.worker;
             let expression = worker.shared.program.balance[pool.proxy].as_ref()?;
-            let context = context::context(&worker, conn, x, stage);
+            let context = context::context(conn, x, stage);
             let value = expression.eval(&context).ok().map(|value: Value<'_>| value.to_text());
             return pool.hash(&Subject { sample: value.as_deref(), ..subject });
         }
@@ -143,7 +143,7 @@ fn hash(conn: &mut Conn, x: &mut Exchange, pool: &Backend, stage: Readable) -> O
 
 /// The server to which this client has a connection of its own: for `option prefer-last-server`, and always for a
 /// client that authenticates its connections, or whose server was connected to before it was answered.
-pub(crate) fn last_server(conn: &Conn, pool: &Backend, proxy: &Proxy) -> Option<ServerId> {
+pub(crate) fn last_server(conn: &Conn<'_>, pool: &Backend, proxy: &Proxy) -> Option<ServerId> {
     let is_bound = conn.own.authenticates() || conn.facts.origin.is_some();
     if !(is_bound || proxy.options.prefer_last_server) {
         return None;

@@ -1,6 +1,6 @@
 //! What rules can see of an exchange: created for each list that runs, from what is known by then.
 
-use crate::{connection::Conn, exchange::state::Exchange, worker::state::Worker};
+use crate::{connection::Conn, exchange::state::Exchange};
 use penstock_config::model::ProxyId;
 use penstock_rules::{Buffered, Context, Now, Phase};
 
@@ -24,7 +24,8 @@ pub(crate) enum Judged {
 }
 
 /// What rules can see. They decide on this basis; the few lists that may wait for more say so in what is buffered.
-pub(crate) fn context<'a>(worker: &'a Worker, conn: &'a mut Conn, x: &'a mut Exchange, stage: Readable) -> Context<'a> {
+pub(crate) fn context<'a>(conn: &'a mut Conn<'_>, x: &'a mut Exchange, stage: Readable) -> Context<'a> {
+    let worker = conn.worker;
     let shared = &worker.shared;
     let proxy = |id: ProxyId| (id, &shared.proxies[id]);
     let (backend, server) = (x.backend, x.server.as_deref());
@@ -53,6 +54,6 @@ pub(crate) fn context<'a>(worker: &'a Worker, conn: &'a mut Conn, x: &'a mut Exc
         session: &mut conn.session,
         txn: &mut x.txn,
         log: &x.log,
-        world: worker,
+        world: &**worker,
     }
 }

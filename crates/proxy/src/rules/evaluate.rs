@@ -26,7 +26,7 @@ use std::{future::poll_fn, sync::Arc, time::Duration};
 
 /// Runs `http-request` rules, or `tcp-request content` rules on a request. The latter may wait for more of the body for
 /// up to `inspect`, their `inspect-delay`.
-pub(crate) async fn request(live: &mut Live<'_>, rules: &Rules, inspect: Option<Duration>) -> Judged {
+pub(crate) async fn request(live: &mut Live<'_, '_>, rules: &Rules, inspect: Option<Duration>) -> Judged {
     let worker = live.worker;
     let mut from = 0;
     let until = worker.clock.now() + inspect.unwrap_or_default();
@@ -38,7 +38,7 @@ pub(crate) async fn request(live: &mut Live<'_>, rules: &Rules, inspect: Option<
         turn::round();
         let verdict = {
             let complete = last || live.x.body_is_final();
-            let mut context = context(worker, live.conn, live.x, Readable::Request);
+            let mut context = context(live.conn, live.x, Readable::Request);
             (context.input.complete, context.output.complete) = (complete, complete);
             rules.run(&mut context, from)
         };
@@ -127,7 +127,7 @@ pub(crate) async fn request(live: &mut Live<'_>, rules: &Rules, inspect: Option<
             }
             Verdict::Resolve { next } => {
                 from = next;
-                resolve::settle(worker, live.conn, live.x, Readable::Request).await;
+                resolve::settle(live.conn, live.x, Readable::Request).await;
             }
             Verdict::Verify { next } => {
                 from = next;
@@ -148,7 +148,7 @@ pub(crate) async fn request(live: &mut Live<'_>, rules: &Rules, inspect: Option<
 }
 
 /// Waits for part of the request's body; a client that does not send it gets an error response.
-pub(crate) async fn wait_for_body(live: &mut Live<'_>, at_least: u64, limit: Option<Duration>) -> Judged {
+pub(crate) async fn wait_for_body(live: &mut Live<'_, '_>, at_least: u64, limit: Option<Duration>) -> Judged {
     match buffered_body::wait(live, at_least, limit).await {
         Waited::Enough => return Judged::GoOn,
         // In the log, a request whose body did not arrive was never complete.
@@ -162,7 +162,7 @@ pub(crate) async fn wait_for_body(live: &mut Live<'_>, at_least: u64, limit: Opt
 }
 
 /// Handles a request body that ended before it was complete.
-async fn body_failed(live: &mut Live<'_>, fault: &Fault) -> Judged {
+async fn body_failed(live: &mut Live<'_, '_>, fault: &Fault) -> Judged {
     if matches!(fault, Fault::Invalid(_)) {
         (live.x.log.termination, live.x.log.TR) = (Termination(By::Refusal, During::Request), -1);
         respond::error(live, 400).await;
@@ -177,7 +177,7 @@ async fn body_failed(live: &mut Live<'_>, fault: &Fault) -> Judged {
 
 /// Sends the fields of `early-hint` rules, those of consecutive rules in one 103 (RFC 8297); not to HTTP/1.0 clients, which would
 /// not understand it (RFC 9110, 15.2).
-async fn say_early_hints(live: &mut Live<'_>) {
+async fn say_early_hints(live: &mut Live<'_, '_>) {
     let hints = std::mem::take(&mut live.x.txn.early_hints);
     if hints.is_empty() || live.x.request.version() == Version::Http10 {
         return;
@@ -202,7 +202,12 @@ fn body_len(x: &Exchange) -> u64 {
 
 /// Waits for part of the response's body (`http-response wait-for-body`); a server that does not send it counts as
 /// failed.
-async fn wait_for_response_body(live: &mut Live<'_>, ahead: &mut Ahead<'_>, at_least: u64, limit: Duration) -> Judged {
+async fn wait_for_response_body(
+    live: &mut Live<'_, '_>,
+    ahead: &mut Ahead<'_>,
+    at_least: u64,
+    limit: Duration,
+) -> Judged {
     let status = match buffered_body::wait_ahead(live, ahead, at_least, limit).await {
         Waited::Enough => return Judged::GoOn,
         Waited::Timeout => {
@@ -222,7 +227,7 @@ async fn wait_for_response_body(live: &mut Live<'_>, ahead: &mut Ahead<'_>, at_l
 }
 
 /// Holds a client for `timeout tarpit`, unless it leaves.
-async fn tarpit(live: &mut Live<'_>) {
+async fn tarpit(live: &mut Live<'_, '_>) {
     let timeouts = &live.proxy().timeouts;
     let Some(time) = timeouts.tarpit.or(timeouts.connect) else { return };
     live.conn.deadline.set(live.worker.clock.now(), Some(time));
@@ -234,7 +239,7 @@ async fn tarpit(live: &mut Live<'_>) {
 }
 
 /// Sends a response that a rule made.
-pub(crate) async fn reply(live: &mut Live<'_>, reply: &Reply, close: bool) {
+pub(crate) async fn reply(live: &mut Live<'_, '_>, reply: &Reply, close: bool) {
     let page = match &reply.body {
         ReplyBody::Bytes(bytes) => {
             live.x.response.start(reply.status, penstock_http::Version::Http11);
@@ -261,13 +266,12 @@ pub(crate) async fn reply(live: &mut Live<'_>, reply: &Reply, close: bool) {
 /// Runs `http-response` or `tcp-response content` rules. If they replace the server's response, theirs has been sent
 /// when this returns. `seen` says whether they see the response: those of TCP without a delay decide before there is
 /// one.
-pub(crate) async fn response(live: &mut Live<'_>, rules: &Rules, seen: bool, ahead: &mut Ahead<'_>) -> Judged {
-    let worker = live.worker;
+pub(crate) async fn response(live: &mut Live<'_, '_>, rules: &Rules, seen: bool, ahead: &mut Ahead<'_>) -> Judged {
     let mut from = 0;
     loop {
         turn::round();
         let verdict = {
-            let mut context = context(worker, live.conn, live.x, Readable::Response);
+            let mut context = context(live.conn, live.x, Readable::Response);
             if !seen {
                 context.response = None;
             }
@@ -345,7 +349,7 @@ pub(crate) async fn response(live: &mut Live<'_>, rules: &Rules, seen: bool, ahe
 }
 
 /// Counts a rule that could not write a field, as an internal error.
-fn count_failed_rewrite(conn: &Conn, x: &Exchange) {
+fn count_failed_rewrite(conn: &Conn<'_>, x: &Exchange) {
     let counters = conn.worker.counters();
     let backend = x.backend.map(|backend| counters.backend(backend));
     let server = x.server.as_ref().map(|server| conn.worker.cells(server));
@@ -356,7 +360,7 @@ fn count_failed_rewrite(conn: &Conn, x: &Exchange) {
 }
 
 /// Counts a server's response that was denied.
-pub(crate) fn count_denied_response(conn: &Conn, x: &Exchange) {
+pub(crate) fn count_denied_response(conn: &Conn<'_>, x: &Exchange) {
     conn.listener_cells().iter().for_each(|cells| cells.denied_responses.inc());
     if let Some(server) = &x.server {
         conn.worker.counters().backend(server.at.proxy).denied_responses.inc();
@@ -365,7 +369,7 @@ pub(crate) fn count_denied_response(conn: &Conn, x: &Exchange) {
 }
 
 /// Counts a client that was dropped silently as a denied request, whichever rule did it.
-pub(crate) fn count_silent_drop(conn: &Conn, x: &Exchange) {
+pub(crate) fn count_silent_drop(conn: &Conn<'_>, x: &Exchange) {
     conn.listener_cells().iter().for_each(|cells| cells.denied_requests.inc());
     if let Some(backend) = x.backend {
         conn.worker.counters().backend(backend).denied_requests.inc();
@@ -382,8 +386,8 @@ pub(crate) enum Kind {
 }
 
 /// Runs the rules for a new connection.
-pub(crate) fn connection(conn: &mut Conn, socket: &Socket, kind: Kind) -> Judged {
-    let worker = conn.worker.clone();
+pub(crate) fn connection(conn: &mut Conn<'_>, socket: &Socket, kind: Kind) -> Judged {
+    let worker = conn.worker;
     let rules = worker.shared.program.of(conn.frontend);
     let list = match kind {
         Kind::Connection => &rules.tcp_connection,
@@ -395,7 +399,7 @@ pub(crate) fn connection(conn: &mut Conn, socket: &Socket, kind: Kind) -> Judged
     let mut x = worker.take_exchange();
     let mut from = 0;
     let judged = loop {
-        match list.run(&mut context(&worker, conn, &mut x, Readable::Raw), from) {
+        match list.run(&mut context(conn, &mut x, Readable::Raw), from) {
             Verdict::Continue | Verdict::Accept | Verdict::SwitchToHttp(_) => break Judged::GoOn,
             Verdict::ExpectProxy { next } => {
                 conn.expects_proxy_header = true;

@@ -29,7 +29,7 @@ pub(crate) enum Settled {
 }
 
 /// Checks a password beside the workers, if the last evaluation asked for that.
-pub(crate) async fn settle(live: &mut Live<'_>) -> Settled {
+pub(crate) async fn settle(live: &mut Live<'_, '_>) -> Settled {
     let Some(claim) = live.x.txn.logins.take_claim() else { return Settled::NoneAsked };
     let worker = live.worker;
     let from = live.conn.facts.source().map(|address| address.ip());
@@ -71,8 +71,8 @@ pub(crate) async fn settle(live: &mut Live<'_>) -> Settled {
 /// Evaluates, repeatedly if passwords have to be checked; `None` if one could not be checked, which the client has been
 /// told.
 pub(crate) async fn known<T>(
-    live: &mut Live<'_>,
-    mut evaluate: impl FnMut(&mut Conn, &mut Exchange) -> T,
+    live: &mut Live<'_, '_>,
+    mut evaluate: impl FnMut(&mut Conn<'_>, &mut Exchange) -> T,
 ) -> Option<T> {
     loop {
         // A request left over from an earlier evaluation is of no interest.
@@ -90,7 +90,7 @@ pub(crate) async fn known<T>(
 }
 
 /// Responds to a request whose password could not be checked: it goes no further.
-pub(crate) async fn refuse(live: &mut Live<'_>) {
+pub(crate) async fn refuse(live: &mut Live<'_, '_>) {
     live.x.log.termination = Termination(By::Exhaustion, During::Request);
     respond::error(live, 503).await;
 }

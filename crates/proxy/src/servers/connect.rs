@@ -145,7 +145,7 @@ fn classify(e: io::Error) -> Failure {
 /// Writes the header of `send-proxy` and similar options, which says who the client is, with fields of the server's own. A
 /// unique-id must have been made before.
 pub(crate) fn proxy_header(
-    conn: &Conn,
+    conn: &Conn<'_>,
     txn: &Txn,
     version: u8,
     options: &[String],
@@ -171,7 +171,12 @@ pub(crate) fn proxy_header(
 }
 
 /// The fields of a header, in HAProxy's order.
-fn fields(conn: &Conn, txn: &Txn, options: &[String], own: &[(u8, Vec<u8>)]) -> Result<Tlvs, proxy_protocol::Error> {
+fn fields(
+    conn: &Conn<'_>,
+    txn: &Txn,
+    options: &[String],
+    own: &[(u8, Vec<u8>)],
+) -> Result<Tlvs, proxy_protocol::Error> {
     let facts = &conn.facts;
     let tls = facts.tls.as_deref();
     let asked = |name: &str| options.iter().any(|option| option == name);

@@ -12,7 +12,7 @@ use penstock_rules::Expr;
 
 /// The required properties of the request's connection to that server; `None` while the server's name is not resolved.
 pub(crate) fn key_of(
-    conn: &mut Conn,
+    conn: &mut Conn<'_>,
     x: &mut Exchange,
     server: &Server,
     only_http1: bool,
@@ -27,11 +27,9 @@ pub(crate) fn key_of(
     let settings = &server.config.settings;
     let header = settings.proxy_header_version().map(|version| {
         if settings.proxy_v2_options.iter().any(|option| option == "unique-id") {
-            let worker = conn.worker.clone();
-            context::context(&worker, conn, x, stage).make_unique_id();
+            context::context(conn, x, stage).make_unique_id();
         }
-        let worker = conn.worker.clone();
-        let context = context::context(&worker, conn, x, stage);
+        let context = context::context(conn, x, stage);
         let tlvs = expressions.tlvs.iter().map(|(kind, format)| (*kind, format.to_bytes(&context))).collect::<Vec<_>>();
         let mut header = Vec::with_capacity(128);
         connect::proxy_header(conn, &x.txn, version, &settings.proxy_v2_options, &tlvs, &mut header);
@@ -50,8 +48,7 @@ pub(crate) fn key_of(
 }
 
 /// What an expression gives for the request.
-fn value(conn: &mut Conn, x: &mut Exchange, expression: Option<&Expr>, stage: Readable) -> Option<Vec<u8>> {
-    let worker = conn.worker.clone();
-    let context = context::context(&worker, conn, x, stage);
+fn value(conn: &mut Conn<'_>, x: &mut Exchange, expression: Option<&Expr>, stage: Readable) -> Option<Vec<u8>> {
+    let context = context::context(conn, x, stage);
     Some(expression?.eval(&context).ok()?.to_text())
 }

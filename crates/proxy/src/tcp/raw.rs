@@ -40,8 +40,16 @@ pub(crate) struct Raw {
 }
 
 impl Raw {
-    pub fn new(stream: Stream, worker: Rc<Worker>, is_client: bool) -> Self {
-        Raw { stream, worker, input: None, counts: Counts::default(), shut: false, cut: false, is_client }
+    pub fn new(stream: Stream, worker: &Rc<Worker>, is_client: bool) -> Self {
+        Raw {
+            stream,
+            worker: worker.clone(),
+            input: None,
+            counts: Counts::default(),
+            shut: false,
+            cut: false,
+            is_client,
+        }
     }
     pub fn buffers(&self) -> &Buffers {
         &self.worker.buffers

@@ -18,7 +18,7 @@ pub(crate) struct Present {
 
 impl Present {
     /// Records a session of `conn` that begins now.
-    pub fn begin(conn: &Conn) -> Present {
+    pub fn begin(conn: &Conn<'_>) -> Present {
         let worker = conn.worker.clone();
         let facts = &conn.facts;
         let view = SessionView {
