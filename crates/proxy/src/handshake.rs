@@ -53,6 +53,9 @@ async fn begin(worker: &Rc<Worker>, accepted: Accepted) -> Option<(Box<Conn<'_>>
         own: Rc::default(),
         _held: Some((place, alive)),
     });
+    if conn.proxy().options.nolinger {
+        socket.reset_on_close();
+    }
     let established = establish(&mut conn, socket).await?;
     Some((conn, established))
 }

@@ -84,8 +84,7 @@ pub(super) const KEYWORDS: &[Entry] = &[
     flag("option logasap", FRONT, "The log line is written as soon as the response's head is known", |d, a| {
         set(d, a, |o| &mut o.logasap)
     }),
-    flag("option nolinger", ALL, "Closes connections with a reset", |d, a| set(d, a, |o| &mut o.nolinger))
-        .notice("connections are closed in the ordinary way"),
+    flag("option nolinger", ALL, "Closes connections with a reset", |d, a| set(d, a, |o| &mut o.nolinger)),
     flag("option persist", BACK, "A cookie's server is used even when it is down", |d, a| {
         set(d, a, |o| &mut o.persist)
     }),

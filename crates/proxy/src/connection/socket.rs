@@ -5,12 +5,13 @@ use rustix::{
     net::{RecvFlags, SendFlags, recv, send},
 };
 use std::{
-    cell::OnceCell,
+    cell::{Cell, OnceCell},
     io,
     net::{IpAddr, Ipv4Addr, SocketAddr},
     os::fd::{AsFd, AsRawFd, BorrowedFd},
     pin::Pin,
     task::{Context, Poll, ready},
+    time::Duration,
 };
 use tokio::{
     io::{AsyncRead, AsyncWrite, Interest, ReadBuf},
@@ -31,18 +32,22 @@ pub(crate) struct Tcp {
     ends: Box<Ends>,
 }
 
-/// The local and the remote address, once known.
+/// What is known of a connection's ends.
 #[derive(Default)]
 struct Ends {
+    /// The local address, once known.
     local: OnceCell<SocketAddr>,
+    /// The remote address, once known.
     peer: OnceCell<SocketAddr>,
+    /// Whether the peer has closed, and the end that it sent was read.
+    peer_closed: Cell<bool>,
 }
 
 impl Tcp {
     /// An accepted connection: its remote address is known, and its local address if the listening socket has only one.
     pub fn accepted(stream: TcpStream, peer: SocketAddr, local: Option<SocketAddr>) -> Self {
         let local = local.map_or_else(OnceCell::new, OnceCell::from);
-        Tcp { stream, ends: Box::new(Ends { local, peer: peer.into() }) }
+        Tcp { stream, ends: Box::new(Ends { local, peer: peer.into(), peer_closed: Cell::default() }) }
     }
     fn local(&self) -> io::Result<SocketAddr> {
         known(&self.ends.local, || self.stream.local_addr())
@@ -145,6 +150,13 @@ impl Socket {
         let _ = socket2::SockRef::from(self).set_ttl_v4(1);
         self.reset_on_close();
     }
+    /// Makes closing send RST, unless the peer has closed first. Whoever closes first is left with a socket in TIME_WAIT, which
+    /// would occupy one of a proxy's few source ports for a minute.
+    pub fn hang_up_on_close(&self) {
+        if !matches!(self, Socket::Tcp(s) if s.ends.peer_closed.get()) {
+            self.reset_on_close();
+        }
+    }
     /// Makes closing send RST and drop unsent data, so that the peer does not take what it received for the whole.
     pub fn reset_on_close(&self) {
         #[cfg(test)]
@@ -153,7 +165,7 @@ impl Socket {
         }
         let socket = socket2::SockRef::from(self);
         // If this fails, the connection is already gone.
-        let _ = socket.set_linger(Some(std::time::Duration::ZERO));
+        let _ = socket.set_linger(Some(Duration::ZERO));
     }
 }
 
@@ -178,11 +190,15 @@ impl Tcp {
         loop {
             ready!(self.stream.poll_read_ready(cx))?;
             let room = buf.initialize_unfilled();
+            let asked = room.len();
             match recv(&self.stream, &mut *room, RecvFlags::empty()) {
                 Ok((_, read)) => {
                     // A read that did not fill the buffer emptied the socket, which will report when more arrives.
-                    if 0 < read && read < room.len() {
+                    if 0 < read && read < asked {
                         self.not_ready(Interest::READABLE);
+                    }
+                    if read == 0 && asked > 0 {
+                        self.ends.peer_closed.set(true);
                     }
                     buf.advance(read);
                     return Poll::Ready(Ok(()));

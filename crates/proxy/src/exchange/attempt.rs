@@ -133,7 +133,7 @@ pub(super) async fn attempt(live: &mut Live<'_, '_>, slot: &Slot, proxy: &Proxy,
                 }
             }
         }
-        _ => upstream.give_back(),
+        _ => upstream.close(),
     }
     result
 }

@@ -85,10 +85,18 @@ impl Http1Server {
             && self.outbound.is_idle()
             && self.input.is_none();
         self.give_back();
+        if !reusable {
+            self.stream.socket().hang_up_on_close();
+        }
         reusable.then_some((self.stream, self.tally))
     }
-    /// Returns the buffer to the worker; the connection will not be used again.
-    pub fn give_back(&mut self) {
+    /// Closes the connection.
+    pub fn close(mut self) {
+        self.give_back();
+        self.stream.socket().hang_up_on_close();
+    }
+    /// Returns the buffer to the worker.
+    fn give_back(&mut self) {
         if let Some(input) = self.input.take() {
             self.worker.buffers.give(input);
         }

@@ -113,7 +113,11 @@ pub(crate) async fn open_socket(
             bind_source(&socket, ip, source.ports)?;
         }
     }
-    socket.connect(address).await.map(Socket::from)
+    let socket = Socket::from(socket.connect(address).await?);
+    if proxy.options.nolinger {
+        socket.reset_on_close();
+    }
+    Ok(socket)
 }
 
 /// Binds to the source address. Without a port, the system chooses one once it knows the destination, so that the same

@@ -33,6 +33,13 @@ pub(crate) struct Returned {
     pub uses: u64,
 }
 
+impl Returned {
+    /// Closes the connection.
+    pub fn close(self) {
+        self.stream.socket().hang_up_on_close();
+    }
+}
+
 /// The idle connections of one worker to one server.
 #[derive(Default)]
 struct List {
@@ -81,12 +88,15 @@ impl Pool {
             list.safe += usize::from(connection.uses > 1);
             list.count(self.cells(server));
             list.alike.entry(key).or_default().push(Idle { connection, since: now });
+        } else {
+            connection.close();
         }
     }
     /// Closes all connections, and keeps none from now on.
     pub fn close(&self) {
         self.closed.set(true);
-        for (at, _) in self.lists.borrow_mut().drain() {
+        for (at, list) in self.lists.borrow_mut().drain() {
+            list.close();
             if let Some(server) = self.shared.backends.server(at) {
                 List::default().count(self.cells(&server));
             }
@@ -97,7 +107,10 @@ impl Pool {
     pub fn purge(&self) {
         let now = Instant::now();
         self.lists.borrow_mut().retain(|at, list| {
-            let Some(server) = self.shared.backends.server(*at) else { return false };
+            let Some(server) = self.shared.backends.server(*at) else {
+                std::mem::take(list).close();
+                return false;
+            };
             if list.len > 0 {
                 self.purge_list(&server, list, now);
             }
@@ -108,20 +121,21 @@ impl Pool {
         let settings = &server.config.settings;
         let is_stale = |idle: &Idle| now - idle.since >= settings.pool_purge_delay;
         list.alike.retain(|key, alike| {
-            if server.has_left(key) {
-                alike.clear();
-            }
-            alike.retain(|idle| is_quiet(&idle.connection.stream));
+            let left = server.has_left(key);
+            alike
+                .extract_if(.., |idle| left || !is_quiet(&idle.connection.stream))
+                .for_each(|idle| idle.connection.close());
             !alike.is_empty()
         });
         let stale = list.alike.values().flatten().filter(|idle| is_stale(idle)).count();
         let mut drop = stale.div_ceil(2);
         list.alike.values_mut().for_each(|alike| {
-            alike.retain(|idle| {
+            let purged = alike.extract_if(.., |idle| {
                 let purged = drop > 0 && is_stale(idle);
                 drop -= usize::from(purged);
-                !purged
+                purged
             });
+            purged.for_each(|idle| idle.connection.close());
         });
         list.len = list.alike.values().map(Vec::len).sum();
         list.safe = list.alike.values().flatten().filter(|idle| idle.connection.uses > 1).count();
@@ -148,6 +162,10 @@ impl List {
                 return Some(found);
             }
         }
+    }
+    /// Closes all connections.
+    fn close(self) {
+        self.alike.into_values().flatten().for_each(|idle| idle.connection.close());
     }
     /// Updates the counters of idle connections.
     fn count(&self, cells: &Cells) {

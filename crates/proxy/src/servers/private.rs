@@ -26,6 +26,12 @@ struct Connections {
     muxes: Vec<(Key, Rc<Mux>)>,
 }
 
+impl Drop for Connections {
+    fn drop(&mut self) {
+        self.idle.drain(..).for_each(|(_, idle)| idle.close());
+    }
+}
+
 impl Own {
     /// The identity of this client for reserved connections.
     pub fn session(self: &Rc<Self>) -> Session {
