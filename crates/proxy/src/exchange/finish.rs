@@ -117,9 +117,17 @@ fn count(conn: &Conn<'_>, x: &Exchange) {
     let http = conn.proxy().mode == Mode::Http && !x.bypassed;
     // A server's status was counted when it arrived; what is refused here is an error whatever `http-err-codes` says.
     let refused = http && x.times.answered.is_none() && (400..500).contains(&status);
+    // A server that was asked and has not answered, or not in HTTP, has failed.
+    let unanswered = http
+        && x.times.answered.is_none()
+        && matches!(x.log.termination, Termination(By::Server | By::ServerTimeout | By::Refusal, During::Headers))
+        && matches!(status, 502 | 504);
     for tracking in [&conn.session.tracking, &x.txn.tracking] {
         if refused {
             tracking.http_error(now_ms);
+        }
+        if unanswered {
+            tracking.http_failure(now_ms);
         }
         tracking.bytes(x.log.bytes_uploaded, x.log.bytes_read, now_ms);
     }

@@ -152,7 +152,7 @@ pub(crate) fn captured_cookie(fields: &Fields, capture: &Capture) -> Option<Vec<
     fields
         .all_known(Known::Cookie)
         .flat_map(|header| cookies(header).map(<[u8]>::trim_ascii))
-        .find(|cookie| cookie.starts_with(capture.name.as_bytes()))
+        .find(|cookie| is_captured(cookie, capture))
         .map(|cookie| cut(cookie, capture))
 }
 
@@ -161,8 +161,13 @@ pub(crate) fn captured_set_cookie(fields: &Fields, capture: &Capture) -> Option<
     fields
         .all_known(Known::SetCookie)
         .map(|header| header[..end_of_cookie(header)].trim_ascii())
-        .find(|cookie| cookie.starts_with(capture.name.as_bytes()))
+        .find(|cookie| is_captured(cookie, capture))
         .map(|cookie| cut(cookie, capture))
+}
+
+/// Whether the cookie's name starts as the capture says. What has no `=` is no cookie.
+fn is_captured(cookie: &[u8], capture: &Capture) -> bool {
+    cookie.starts_with(capture.name.as_bytes()) && cookie.contains(&b'=')
 }
 
 fn cut(cookie: &[u8], capture: &Capture) -> Vec<u8> {

@@ -496,7 +496,13 @@ impl<'l> Build<'_, 'l, '_> {
             self.error(word.span, format!("'set-timeout {}' has no effect in a {here}", word.text), hint);
             return None;
         }
-        Some(Action::Timeout { which, value: self.amount(parse_time_ms)? })
+        let at = self.words.peek().map_or(word.span, |word| word.span);
+        let value = self.amount(parse_time_ms)?;
+        if matches!(value, Amount::Fixed(0)) {
+            self.error(at, "a timeout of 0 would end every exchange".to_owned(), None);
+            return None;
+        }
+        Some(Action::Timeout { which, value })
     }
 
     /// Reads a number, as `parse` understands it, or an expression that gives one.

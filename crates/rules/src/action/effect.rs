@@ -130,7 +130,7 @@ pub(super) fn prioritize(ctx: &mut Context<'_>, class: bool, expr: &Expr) -> Out
 }
 
 pub(super) fn set_timeout(ctx: &mut Context<'_>, which: Timeout, value: &Amount) -> Outcome {
-    let ms = value.eval(ctx).ok().and_then(|ms| u64::try_from(ms).ok());
+    let ms = value.eval(ctx).ok().and_then(|ms| u64::try_from(ms).ok()).filter(|ms| *ms > 0);
     if ms.is_some() {
         *match which {
             Timeout::Client => &mut ctx.txn.timeout_client_ms,
