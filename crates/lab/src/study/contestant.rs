@@ -336,8 +336,10 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let haproxy = |script: &str| {
             let path = directory.path().join("haproxy");
-            std::fs::write(&path, format!("#!/bin/sh\n{script}\n")).unwrap();
-            std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+            // Written by a process of its own: a file that this one has open for writing while another test forks cannot be executed.
+            let write = r#"printf '#!/bin/sh\n%s\n' "$1" > "$0" && chmod 755 "$0""#;
+            let written = std::process::Command::new("sh").args(["-c", write]).arg(&path).arg(script).status().unwrap();
+            assert!(written.success());
             path
         };
         let lines = ["ssl-provider qatprovider", "ssl-mode-async"];
