@@ -356,6 +356,11 @@ pub(super) async fn head_failed(
     let repeatable = is_repeatable(live.client, live.x, request);
     let proxy = live.proxy();
     match failed {
+        // The server is not to blame: otherwise a client could have it taken for down (`observe layer7`).
+        Head::ServerFault(Fault::Unsayable) => {
+            live.x.log.termination = Termination(By::Refusal, During::Request);
+            respond::error(live, 400).await;
+        }
         Head::ServerFault(fault) => {
             let idempotent =
                 matches!(live.x.request.method(), b"GET" | b"HEAD" | b"OPTIONS" | b"PUT" | b"DELETE" | b"TRACE");
@@ -372,7 +377,7 @@ pub(super) async fn head_failed(
             }
             let (reason, termination) = match fault {
                 Fault::Invalid(_) => (Reason::Junk, Termination(By::Refusal, During::Headers)),
-                Fault::Closed | Fault::Io(_) | Fault::Memory(_) => {
+                Fault::Closed | Fault::Io(_) | Fault::Memory(_) | Fault::Unsayable => {
                     (Reason::Empty, Termination(By::Server, During::Headers))
                 }
             };

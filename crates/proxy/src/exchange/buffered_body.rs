@@ -147,7 +147,7 @@ pub(crate) async fn wait_ahead(
                 Poll::Ready(Ok(Body::More(_))) => {}
                 Poll::Ready(Ok(Body::End)) => *complete = true,
                 Poll::Ready(Err(fault @ Fault::Invalid(_))) => return Poll::Ready(Waited::Failed(fault)),
-                Poll::Ready(Ok(Body::Full) | Err(Fault::Closed | Fault::Io(_) | Fault::Memory(_))) => break,
+                Poll::Ready(Ok(Body::Full) | Err(_)) => break,
                 Poll::Pending => {
                     if !ahead.request.done
                         && matches!(ahead.request.poll(cx, live.client, ahead.upstream, buffers), Poll::Ready(Err(_)))

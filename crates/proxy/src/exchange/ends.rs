@@ -41,6 +41,8 @@ pub(crate) enum Fault {
     Invalid(Error),
     /// There is no memory for what the peer sends.
     Memory(NoMemory),
+    /// The message cannot be said in the peer's version of HTTP, and the peer has seen nothing of it.
+    Unsayable,
 }
 
 impl From<NoMemory> for Fault {

@@ -6,7 +6,10 @@ use bytes::Bytes;
 use h2::ext::Protocol;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Uri, uri};
 use penstock_http::{Error, Fields, Known, Limits, RequestHead, ResponseHead, Version, trailers};
-use std::hash::{BuildHasher, RandomState};
+use std::{
+    hash::{BuildHasher, RandomState},
+    io::Write,
+};
 
 /// Fills `head` from a request that h2 has validated. Its `path` is given separately if it is one that h2 cannot
 /// represent.
@@ -170,11 +173,28 @@ pub(super) fn write_request(head: &RequestHead, scheme: &str) -> Result<Request<
         parts.authority = authority;
         let path = head.path_and_query();
         let path = if path.is_empty() { b"/" } else { path };
-        parts.path_and_query = Some(uri::PathAndQuery::try_from(path).map_err(|_| Error::Target)?);
+        let as_it_is = uri::PathAndQuery::try_from(path);
+        let encoded = as_it_is.or_else(|_| uri::PathAndQuery::from_maybe_shared(encode(path)));
+        parts.path_and_query = Some(encoded.map_err(|_| Error::Target)?);
     }
     *request.uri_mut() = Uri::from_parts(parts).map_err(|_| Error::Target)?;
     *request.headers_mut() = write_fields(&head.fields, |known| known == Known::Host)?;
     Ok(request)
+}
+
+/// A path in which every byte that RFC 3986 allows in none is percent-encoded, as its section 2.1 says: h2 sends no other.
+fn encode(path: &[u8]) -> Bytes {
+    let mut encoded = Vec::with_capacity(path.len() + 16);
+    for &byte in path {
+        match byte {
+            ..=b' ' | 0x7f.. | b'"' | b'<' | b'>' | b'\\' | b'^' | b'`' | b'{' | b'|' | b'}' => {
+                // Writing to a vector does not fail.
+                let _ = write!(encoded, "%{byte:02X}");
+            }
+            _ => encoded.push(byte),
+        }
+    }
+    encoded.into()
 }
 
 /// Converts fields for h2, without those that belong to an HTTP/1 connection (RFC 9113 section 8.2.2).
@@ -233,6 +253,17 @@ mod tests {
         let mut out = Vec::new();
         head.write_to(&mut out);
         Ok(String::from_utf8(out).unwrap())
+    }
+
+    #[test]
+    fn bytes_that_no_path_may_have_are_encoded() {
+        for (path, sent) in [(&b"/\xe9?\"\xff"[..], "/%E9?%22%FF"), (b"/caf%C3%A9", "/caf%C3%A9"), (b"/a<b", "/a%3Cb")]
+        {
+            let mut head = RequestHead::new();
+            head.start_http2(b"GET", b"https", Some(b"h"), path).unwrap();
+            let request = write_request(&head, "https").unwrap();
+            assert_eq!(request.uri().path_and_query().unwrap().as_str(), sent);
+        }
     }
 
     #[test]

@@ -41,7 +41,7 @@ pub(crate) struct Http2Server {
     /// The tunnel that the client wants. Until it is opened or refused, the request is not ended, since that would end
     /// the tunnel.
     wanted: Option<Wanted>,
-    answered: bool,
+    answered: Answered,
     counts: Counts,
 }
 
@@ -76,7 +76,7 @@ impl Http2Server {
             limits,
             head_request: false,
             wanted: None,
-            answered: false,
+            answered: Answered::Nothing,
             counts: Counts::default(),
         }
     }
@@ -129,7 +129,7 @@ impl Http2Server {
 
 impl Drop for Http2Server {
     fn drop(&mut self) {
-        self.mux.leave(self.answered);
+        self.mux.leave(self.answered == Answered::Head);
         if let Outbound::Body(stream) = &mut self.outbound {
             stream.send_reset(Reason::CANCEL);
         }
@@ -226,13 +226,13 @@ impl Upstream for Http2Server {
     fn poll_head(&mut self, cx: &mut Context<'_>, head: &mut ResponseHead) -> Poll<Result<Framing, Fault>> {
         let Some(response) = &mut self.response else {
             return match self.outbound {
-                Outbound::None(Some(e)) => Poll::Ready(Err(Fault::Invalid(e))),
+                Outbound::None(Some(_)) => Poll::Ready(Err(Fault::Unsayable)),
                 _ => Poll::Pending,
             };
         };
         if let Poll::Ready(Some(interim)) = response.poll_informational(cx) {
             let interim = interim.map_err(fault)?;
-            self.answered = true;
+            self.answered = Answered::Head;
             read_response(&interim, head, &self.limits)?;
             if !head.is_interim() {
                 // RFC 9113 section 8.6: HTTP/2 has no 101.
@@ -241,15 +241,25 @@ impl Upstream for Http2Server {
             self.counts.received += weight(VERSION + 3, &head.fields);
             return Poll::Ready(Ok(Framing::None));
         }
-        let response = ready!(Pin::new(response).poll(cx)).map_err(fault)?;
-        self.answered = true;
+        let response = match ready!(Pin::new(response).poll(cx)) {
+            Ok(response) => response,
+            Err(error) => {
+                // The server has taken the request up, unless it says that it has not (RFC 9113 section 8.7): to reset the stream,
+                // or to answer so that it had to be reset, is an answer.
+                if error.is_reset() && error.reason() != Some(Reason::REFUSED_STREAM) {
+                    self.answered = Answered::Part;
+                }
+                return Poll::Ready(Err(fault(error)));
+            }
+        };
+        self.answered = Answered::Head;
         self.response = None;
         read_response(&response, head, &self.limits)?;
         self.counts.received += weight(VERSION + 3, &head.fields);
         Poll::Ready(self.begin(response.into_body(), head).map_err(Fault::Invalid))
     }
     fn answered(&self) -> Answered {
-        if self.answered { Answered::Head } else { Answered::Nothing }
+        self.answered
     }
     fn tunnel(&mut self) {
         // DATA frames carry both directions unchanged.
