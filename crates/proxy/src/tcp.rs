@@ -155,7 +155,8 @@ async fn to_backend(conn: &mut Conn<'_>, client: &mut Raw, x: &mut Exchange, bac
     x.log.srv_conn = slot.server().served().saturating_sub(1);
 }
 
-/// Forwards bytes until both directions have ended, or one side is silent for too long.
+/// Forwards bytes until both directions have ended. That of a side which says nothing for too long has: what the other says is still
+/// forwarded, and taken.
 async fn transfer(
     conn: &mut Conn<'_>,
     client: &mut Raw,
@@ -170,57 +171,64 @@ async fn transfer(
     if let Some(limit) = proxy.timeouts.tunnel {
         (patience.client, patience.server) = (Some(limit), Some(limit));
     }
-    let (mut up, mut down) = (Flow::default(), Flow::default());
+    let (mut up, mut down) = (Flow::default().streaming(), Flow::default().streaming());
+    let mut silent = None;
     up.throttle(Throttle::of(&x.txn, false, worker));
     let mut is_down_limited = false;
     let mut inspection = Inspection::new(worker, slot.backend().proxy);
     let mut shut_down = pin!(slot.server().shut_down());
     let ended = poll_fn(|cx| {
-        if Future::poll(shut_down.as_mut(), cx).is_ready() {
-            return Poll::Ready(Some(Termination(slot.server().shut_reason().by(), During::Nothing)));
-        }
-        if !up.done
-            && let Poll::Ready(Err(broken)) = up.poll(cx, client, server, &worker.buffers)
-        {
-            return Poll::Ready(Some(Termination(broken.by(true), During::Data)));
-        }
-        let passed = inspection.poll(cx, conn, x, server);
-        match passed {
-            Poll::Ready(Inspected::Refused) => return Poll::Ready(Some(Termination(By::Refusal, During::Data))),
-            Poll::Ready(Inspected::Dropped) => {
-                client.stream.socket().vanish_on_close();
-                return Poll::Ready(Some(Termination(By::Refusal, During::Request)));
+        loop {
+            if Future::poll(shut_down.as_mut(), cx).is_ready() {
+                return Poll::Ready(Some(Termination(slot.server().shut_reason().by(), During::Nothing)));
             }
-            _ => {}
-        }
-        if matches!(passed, Poll::Ready(Inspected::Cut)) {
-            (server.cut, up.done) = (true, true);
-        }
-        if passed.is_ready() && !std::mem::replace(&mut is_down_limited, true) {
-            down.throttle(Throttle::of(&x.txn, true, worker));
-        }
-        if passed.is_ready()
-            && !down.done
-            && let Poll::Ready(Err(broken)) = down.poll(cx, server, client, &worker.buffers)
-        {
-            return Poll::Ready(Some(Termination(broken.by(false), During::Data)));
-        }
-        if up.done && down.done {
-            return Poll::Ready(None);
-        }
-        // Kept up to date, as an operator may end the session at any moment.
-        x.log.bytes_read = server.received();
-        match patience.poll_streams(cx, &mut conn.deadline, worker.clock.tick(), [&mut up, &mut down], fins) {
-            Poll::Pending => Poll::Pending,
-            Poll::Ready(Side::Client) => Poll::Ready(Some(Termination(By::ClientTimeout, During::Data))),
-            Poll::Ready(Side::Server) => Poll::Ready(Some(Termination(By::ServerTimeout, During::Data))),
+            if !up.done
+                && let Poll::Ready(Err(broken)) = up.poll(cx, client, server, &worker.buffers)
+            {
+                return Poll::Ready(Some(Termination(broken.by(true), During::Data)));
+            }
+            let passed = inspection.poll(cx, conn, x, server);
+            match passed {
+                Poll::Ready(Inspected::Refused) => return Poll::Ready(Some(Termination(By::Refusal, During::Data))),
+                Poll::Ready(Inspected::Dropped) => {
+                    client.stream.socket().vanish_on_close();
+                    return Poll::Ready(Some(Termination(By::Refusal, During::Request)));
+                }
+                _ => {}
+            }
+            if matches!(passed, Poll::Ready(Inspected::Cut)) {
+                (server.cut, up.done) = (true, true);
+            }
+            if passed.is_ready() && !std::mem::replace(&mut is_down_limited, true) {
+                down.throttle(Throttle::of(&x.txn, true, worker));
+            }
+            if passed.is_ready()
+                && !down.done
+                && let Poll::Ready(Err(broken)) = down.poll(cx, server, client, &worker.buffers)
+            {
+                return Poll::Ready(Some(Termination(broken.by(false), During::Data)));
+            }
+            if up.done && down.done {
+                return Poll::Ready(None);
+            }
+            // Kept up to date, as an operator may end the session at any moment.
+            x.log.bytes_read = server.received();
+            let now = worker.clock.tick();
+            let by = ready!(patience.poll_streams(cx, &mut conn.deadline, now, [&mut up, &mut down], fins));
+            silent.get_or_insert(by.termination());
+            match by.side {
+                // It has bytes to take, and does not.
+                _ if by.is_stuck => return Poll::Ready(Some(by.termination())),
+                Side::Client => up.end(),
+                Side::Server => down.end(),
+            }
         }
     })
     .await;
     up.give_back(&worker.buffers);
     down.give_back(&worker.buffers);
     x.log.bytes_read = server.received();
-    if let Some(termination) = ended {
+    if let Some(termination) = silent.or(ended) {
         x.log.termination = termination;
         let backend = worker.counters().backend(slot.backend().proxy);
         for cells in [worker.cells(slot.server()), backend] {
@@ -230,16 +238,19 @@ async fn transfer(
                 _ => {}
             }
         }
-        // Data that could not be delivered must not look complete to the receiver.
-        match termination.0 {
-            By::Server => client.stream.socket().reset_on_close(),
-            By::Client => server.stream.socket().reset_on_close(),
-            By::Exhaustion => {
-                client.stream.socket().reset_on_close();
-                server.stream.socket().reset_on_close();
-            }
-            _ => {}
+    }
+    if silent.is_some() {
+        server.stream.socket().hang_up_on_close();
+    }
+    // Data that could not be delivered must not look complete to the receiver.
+    match ended.map(|Termination(by, _)| by) {
+        Some(By::Server | By::ClientTimeout) => client.stream.socket().reset_on_close(),
+        Some(By::Client | By::ServerTimeout) => server.stream.socket().reset_on_close(),
+        Some(By::Exhaustion) => {
+            client.stream.socket().reset_on_close();
+            server.stream.socket().reset_on_close();
         }
+        _ => {}
     }
 }
 
@@ -353,6 +364,6 @@ mod tests {
 
     #[test]
     fn a_connection_is_small() {
-        assert!(size(run) <= 1304, "the task of a connection: {}", size(run));
+        assert!(size(run) <= 1312, "the task of a connection: {}", size(run));
     }
 }

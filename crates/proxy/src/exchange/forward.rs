@@ -38,6 +38,8 @@ pub(crate) struct Flow {
     pub waits_for: Waits,
     /// Whether something was moved since this was last cleared.
     pub moved: bool,
+    /// Whether its end is no message's, and not sent as bytes.
+    is_stream: bool,
     /// The body as read so far, to be sent again to another server.
     kept: Option<Beginning>,
     /// What comes before the source's own bytes, or in their place.
@@ -92,6 +94,14 @@ impl Flow {
     /// A direction whose sink has been given a head.
     pub fn new() -> Self {
         Flow { head_due: true, ..Flow::default() }
+    }
+    /// The same between byte streams.
+    pub fn streaming(self) -> Self {
+        Flow { is_stream: true, ..self }
+    }
+    /// Ends it as if the source had: nothing more is awaited from there.
+    pub fn end(&mut self) {
+        self.read = true;
     }
     /// Sends no trailers: services that inspect a message do not see them.
     pub fn drop_trailers(&mut self) {
@@ -179,7 +189,7 @@ impl Flow {
                 }
                 remember(&mut self.kept, buffer.data());
             }
-            let full = buffer.is_full();
+            let (full, had) = (buffer.is_full(), buffer.len());
             let end = self.read.then(|| End { trailers: source.trailers().filter(|_| !self.drops_trailers) });
             self.sending = true;
             match sink.poll_send(cx, buffer, end) {
@@ -201,7 +211,7 @@ impl Flow {
                     return Poll::Ready(Err(Broken::Sink(e)));
                 }
                 Poll::Ready(Ok(())) => {
-                    self.moved = true;
+                    self.moved |= had > 0 || !self.is_stream;
                     (self.head_due, self.sending) = (false, false);
                     self.done = self.read;
                     if buffers.is_shrunk(buffer) {

@@ -10,6 +10,7 @@ use crate::{
     worker::state::Worker,
 };
 use penstock_config::model::Proxy;
+use penstock_rules::{By, During, Termination};
 use std::{
     rc::Rc,
     task::{Context, Poll},
@@ -52,6 +53,24 @@ pub(crate) enum Side {
     Server,
 }
 
+/// Which of two sides, each the source of a byte stream and the sink of the other's, was silent for too long.
+#[derive(Clone, Copy)]
+pub(crate) struct Silent {
+    pub side: Side,
+    /// Whether it did not take what there was for it. Otherwise it only said nothing, and may still be told something.
+    pub is_stuck: bool,
+}
+
+impl Silent {
+    /// How an exchange ends for this reason.
+    pub fn termination(self) -> Termination {
+        match self.side {
+            Side::Client => Termination(By::ClientTimeout, During::Data),
+            Side::Server => Termination(By::ServerTimeout, During::Data),
+        }
+    }
+}
+
 impl Patience {
     pub fn new(conn: &Conn<'_>, x: &Exchange, proxy: &Proxy) -> Self {
         Patience {
@@ -68,7 +87,7 @@ impl Patience {
         (self.client, self.server) = (client_timeout(conn, x), server_timeout(x, proxy));
     }
     /// As [`Patience::poll`] for two byte streams, from the client and to it, each of which ends by itself. Once one has
-    /// ended, `fins` (`timeout client-fin` and `server-fin`) apply to whichever side is still expected to do something.
+    /// ended, `timeout client-fin` or `server-fin` of `fins` applies to the side that was told so.
     pub fn poll_streams(
         &mut self,
         cx: &mut Context<'_>,
@@ -76,26 +95,28 @@ impl Patience {
         now: Instant,
         [up, down]: [&mut Flow; 2],
         fins: (Option<Duration>, Option<Duration>),
-    ) -> Poll<Side> {
-        if up.done != down.done {
-            self.half_closed(fins.0, fins.1);
+    ) -> Poll<Silent> {
+        if up.done != down.done && !std::mem::replace(&mut self.is_half_closed, true) {
+            let (limit, due, fin) = match up.done {
+                true => (&mut self.server, &mut self.server_due, fins.1),
+                false => (&mut self.client, &mut self.client_due, fins.0),
+            };
+            if fin.is_some() {
+                (*limit, *due) = (fin, None);
+            }
         }
         let moved = std::mem::take(&mut up.moved) | std::mem::take(&mut down.moved);
         let waits = |flow: &Flow, end| !flow.done && flow.waits_for == end;
-        let is_unread = waits(down, Waits::Sink);
+        let (is_unread, is_unsent) = (waits(down, Waits::Sink), waits(up, Waits::Sink));
         let awaited = Awaited {
             client: waits(up, Waits::Source) || is_unread,
-            server: waits(down, Waits::Source) || waits(up, Waits::Sink),
+            server: waits(down, Waits::Source) || is_unsent,
             is_unread,
         };
-        self.poll(cx, deadline, now, awaited, moved)
-    }
-    /// Called when one direction has ended: applies these limits from now on, where set, and restarts the timers.
-    fn half_closed(&mut self, client: Option<Duration>, server: Option<Duration>) {
-        if !std::mem::replace(&mut self.is_half_closed, true) {
-            (self.client, self.server) = (client.or(self.client), server.or(self.server));
-            (self.client_due, self.server_due) = (None, None);
-        }
+        self.poll(cx, deadline, now, awaited, moved).map(|side| match side {
+            Side::Client => Silent { side, is_stuck: is_unread },
+            Side::Server => Silent { side, is_stuck: is_unsent },
+        })
     }
     /// Ready with the side that was silent for too long. `moved` restarts both timers.
     pub fn poll(

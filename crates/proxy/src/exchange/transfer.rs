@@ -22,7 +22,7 @@ use penstock_rules::{By, During, Termination};
 use std::{
     future::poll_fn,
     io,
-    task::{Context, Poll},
+    task::{Context, Poll, ready},
     time::Duration,
 };
 
@@ -150,7 +150,7 @@ pub(super) fn finish_body(live: &mut Live<'_, '_>, server: Option<&Server>, resu
 }
 
 /// Forwards two byte streams, each of which ends by itself, until both have ended or one has been silent for `timeout
-/// tunnel`.
+/// tunnel`. A client that says nothing for too long has ended its own only, and the server may go on.
 pub(super) async fn tunnel(
     live: &mut Live<'_, '_>,
     upstream: &mut dyn Upstream,
@@ -159,7 +159,7 @@ pub(super) async fn tunnel(
 ) -> Result<(), Ended> {
     finish::as_soon_as(live);
     up.give_back(&live.worker.buffers);
-    let (mut up, mut down) = (Flow::new(), Flow::new());
+    let (mut up, mut down) = (Flow::new().streaming(), Flow::new().streaming());
     up.throttle(Throttle::of(&live.x.txn, false, live.worker));
     down.throttle(Throttle::of(&live.x.txn, true, live.worker));
     let limit = live.x.txn.timeout_tunnel_ms.map(Duration::from_millis).or(proxy.timeouts.tunnel);
@@ -168,39 +168,44 @@ pub(super) async fn tunnel(
         (patience.client, patience.server) = (limit, limit);
     }
     let fins = (live.conn.proxy().timeouts.client_fin, proxy.timeouts.server_fin);
+    let mut silent = None;
     let ended = poll_fn(|cx| {
-        live.worker.clock.tick();
-        let buffers = &live.worker.buffers;
-        let mut served = false;
-        for (flow, from_client) in [(&mut down, false), (&mut up, true)] {
-            if flow.done {
-                served |= !from_client;
-                continue;
+        loop {
+            live.worker.clock.tick();
+            let buffers = &live.worker.buffers;
+            let mut served = false;
+            for (flow, from_client) in [(&mut down, false), (&mut up, true)] {
+                if flow.done {
+                    served |= !from_client;
+                    continue;
+                }
+                let (source, sink): (&mut dyn Source, &mut dyn Sink) =
+                    if from_client { (&mut *live.client, &mut *upstream) } else { (&mut *upstream, &mut *live.client) };
+                if let Poll::Ready(Err(broken)) = flow.poll(cx, source, sink, buffers) {
+                    let by = broken.by(from_client);
+                    // A client that has all that the server had to say, up to its end, need not end in an orderly way.
+                    let is_over = served && by == By::Client;
+                    return Poll::Ready((!is_over).then_some(Termination(by, During::Data)));
+                }
+                served |= flow.done && !from_client;
             }
-            let (source, sink): (&mut dyn Source, &mut dyn Sink) =
-                if from_client { (&mut *live.client, &mut *upstream) } else { (&mut *upstream, &mut *live.client) };
-            if let Poll::Ready(Err(broken)) = flow.poll(cx, source, sink, buffers) {
-                let by = broken.by(from_client);
-                // A client that has all that the server had to say, up to its end, need not end in an orderly way.
-                let is_over = served && by == By::Client;
-                return Poll::Ready((!is_over).then_some(Termination(by, During::Data)));
+            if down.done && up.done {
+                return Poll::Ready(None);
             }
-            served |= flow.done && !from_client;
-        }
-        if down.done && up.done {
-            return Poll::Ready(None);
-        }
-        match patience.poll_streams(cx, &mut live.conn.deadline, live.worker.clock.now(), [&mut up, &mut down], fins) {
-            Poll::Pending => Poll::Pending,
-            Poll::Ready(Side::Client) => Poll::Ready(Some(Termination(By::ClientTimeout, During::Data))),
-            Poll::Ready(Side::Server) => Poll::Ready(Some(Termination(By::ServerTimeout, During::Data))),
+            let now = live.worker.clock.now();
+            let by = ready!(patience.poll_streams(cx, &mut live.conn.deadline, now, [&mut up, &mut down], fins));
+            silent.get_or_insert(by.termination());
+            if by.is_stuck || by.side == Side::Server {
+                return Poll::Ready(None);
+            }
+            up.end();
         }
     })
     .await;
     up.give_back(&live.worker.buffers);
     down.give_back(&live.worker.buffers);
     live.x.count_response(upstream.counts());
-    if let Some(termination) = ended {
+    if let Some(termination) = silent.or(ended) {
         live.x.log.termination = termination;
     }
     Err(Ended::Over)
