@@ -137,7 +137,16 @@ async fn section(live: &mut Live<'_, '_>, proxy: ProxyId) -> Judged {
         return Judged::Over;
     }
     // A response that a cache has goes before the page.
-    if !caching::is_found(live.x) && stats(live, proxy, rules).await { Judged::Over } else { Judged::GoOn }
+    if caching::is_found(live.x) {
+        return Judged::GoOn;
+    }
+    if stats(live, proxy, rules).await {
+        return Judged::Over;
+    }
+    match rules.redirects.is_empty() {
+        true => Judged::GoOn,
+        false => evaluate::request(live, &rules.redirects, None).await,
+    }
 }
 
 /// `option http-restrict-req-hdr-names`: servers behind CGI cannot tell some names apart.

@@ -40,8 +40,10 @@ pub struct ProxyRules {
     pub tcp_content: Rules,
     /// `tcp-response content`.
     pub tcp_response: Rules,
-    /// `http-request`, and after them the `redirect` lines.
+    /// `http-request`.
     pub http_request: Rules,
+    /// `redirect`: they come after the `http-request` rules, whatever of those was the last.
+    pub redirects: Rules,
     /// `http-response`.
     pub http_response: Rules,
     /// `http-after-response`.
@@ -250,7 +252,7 @@ impl<'a> Compiler<'a> {
             captures: Captures::default(),
         };
         let rule = self.build(&mut section, Kind::Check, line, line.words.first()?, Places::CHECK).rule(line)?;
-        Some(Rules { kind: Kind::Check, list: vec![rule] })
+        Some(Rules::new(Kind::Check, vec![rule]))
     }
 
     /// The list to which errors in the configuration are reported.
@@ -274,12 +276,12 @@ impl<'a> Compiler<'a> {
         let tcp_session = self.rules(&mut section, Kind::TcpSession, &proxy.tcp_request_session, Places::SESSION);
         let tcp_content = self.rules(&mut section, Kind::TcpContent, &proxy.tcp_request_content, Places::REQUEST);
         let tcp_response = self.rules(&mut section, Kind::TcpResponse, &proxy.tcp_response_content, Places::RESPONSE);
-        let mut http_request = self.rules(&mut section, Kind::HttpRequest, &proxy.http_request, Places::REQUEST);
+        let http_request = self.rules(&mut section, Kind::HttpRequest, &proxy.http_request, Places::REQUEST);
         let http_response = self.rules(&mut section, Kind::HttpResponse, &proxy.http_response, Places::RESPONSE);
         let http_after_response =
             self.rules(&mut section, Kind::HttpAfterResponse, &proxy.http_after_response, Places::RESPONSE);
         let redirects = proxy.redirects.iter().filter_map(|line| self.redirect(&mut section, line));
-        http_request.list.extend(redirects.collect::<Vec<_>>());
+        let redirects = Rules::redirects(redirects.collect());
         let stats_request = match &proxy.stats {
             Some(stats) => self.rules(&mut section, Kind::HttpRequest, &stats.http_request, Places::REQUEST),
             None => Rules::none(Kind::HttpRequest),
@@ -333,6 +335,7 @@ impl<'a> Compiler<'a> {
             tcp_content,
             tcp_response,
             http_request,
+            redirects,
             http_response,
             http_after_response,
             use_backend,
@@ -383,7 +386,7 @@ impl<'a> Compiler<'a> {
             }
             behind_hint = is_hint;
         }
-        Rules { kind, list }
+        Rules::new(kind, list)
     }
 
     fn build<'b, 'l>(

@@ -26,12 +26,21 @@ pub struct Rules {
     /// The kind of the list.
     pub kind: Kind,
     pub(crate) list: Vec<Rule>,
+    /// Whether `last_rule_line` tells which of them was the last.
+    is_told: bool,
 }
 
 impl Rules {
     /// An empty list.
     pub fn none(kind: Kind) -> Rules {
-        Rules { kind, list: Vec::new() }
+        Rules::new(kind, Vec::new())
+    }
+    pub(crate) fn new(kind: Kind, list: Vec<Rule>) -> Rules {
+        Rules { kind, list, is_told: true }
+    }
+    /// `redirect` lines, which are no rules to `last_rule_line`.
+    pub(crate) fn redirects(list: Vec<Rule>) -> Rules {
+        Rules { kind: Kind::HttpRequest, list, is_told: false }
     }
     /// Whether some rule has services inspect what it applies to.
     pub fn inspect(&self) -> bool {
@@ -90,7 +99,7 @@ impl Rules {
                 Outcome::NotYet => return Verdict::WaitMore { next: at },
                 Outcome::Failed => {
                     if !ctx.txn.lenient[usize::from(self.kind.is_response())] {
-                        ctx.txn.last_rule = Some(rule.span);
+                        self.tell(rule, ctx);
                         return Verdict::Failed;
                     }
                 }
@@ -103,11 +112,18 @@ impl Rules {
                     | Verdict::WaitHandshake { .. }),
                 ) => return verdict,
                 Outcome::Done(verdict) => {
-                    ctx.txn.last_rule = Some(rule.span);
+                    self.tell(rule, ctx);
                     return verdict;
                 }
             }
         }
         Verdict::Continue
+    }
+
+    /// Remembers the last rule for `last_rule_line`.
+    fn tell(&self, last: &Rule, ctx: &mut Context<'_>) {
+        if self.is_told {
+            ctx.txn.last_rule = Some(last.span);
+        }
     }
 }
