@@ -171,7 +171,7 @@ impl Counter {
         if self.source == Source::Client {
             let table = args.table(0).ok_or(Missing::Absent)?;
             let src = Value::ip(ctx.txn.source(ctx.conn).ok_or(Missing::Absent)?.ip());
-            let makes = matches!(self.op, Op::CountConnection | Op::Increment(..));
+            let makes = matches!(self.op, Op::CountConnection | Op::Increment(..) | Op::Clear(..));
             let entry = if makes { table.get_or_insert(src, now) } else { table.lookup(src, now) };
             return number(entry.map_or(Some(0), |entry| self.op.on(table, &entry, index, now)));
         }
