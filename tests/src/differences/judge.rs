@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
-use std::process::Command;
+use std::process::{Command, ExitStatus};
 use std::sync::LazyLock;
 
 use regex::Regex;
@@ -47,6 +47,30 @@ pub struct Judged {
     pub verdict: Verdict,
     /// Lines that only penstock refuses; their places are those in the case that was handed in.
     pub refusals: Vec<Refusal>,
+}
+
+/// What one program showed of some cases.
+pub enum View {
+    /// What clients, origins and the log received, for each case.
+    Lines(Vec<Vec<String>>),
+    /// It ended before it was told to.
+    Died(ExitStatus),
+    /// It did not start, or a step could not be taken.
+    Failed(Failure),
+}
+
+impl View {
+    fn is_alive(&self) -> bool {
+        matches!(self, Self::Lines(_))
+    }
+}
+
+/// What both programs showed of the same cases.
+pub struct Seen {
+    /// HAProxy.
+    pub theirs: View,
+    /// Penstock.
+    pub ours: View,
 }
 
 /// How many cases share a pair of processes.
@@ -235,33 +259,48 @@ impl Judge {
         if cases.is_empty() {
             return Vec::new();
         }
+        let seen = self.observe(cases);
+        if cases.len() > 1 && !(seen.theirs.is_alive() && seen.ours.is_alive()) {
+            let (first, second) = cases.split_at(cases.len() / 2);
+            let mut verdicts = self.run(first);
+            verdicts.extend(self.run(second));
+            return verdicts;
+        }
+        let verdicts: Vec<_> =
+            (0..cases.len()).map(|at| self.compare(cases[at], at, &seen.theirs, &seen.ours)).collect();
+        let all = verdicts.into_iter().zip(cases);
+        all.map(|(verdict, case)| match verdict {
+            Verdict::Differs(lines) => match self.unexplained(case) {
+                None => Verdict::Explained,
+                Some(less) if less.blocks.len() < case.blocks.len() => self.run(&[&less]).pop().expect("one was run"),
+                Some(_) => Verdict::Differs(lines),
+            },
+            verdict => verdict,
+        })
+        .collect()
+    }
+
+    /// Runs these cases once through both programs.
+    pub fn observe(&self, cases: &[&Case]) -> Seen {
         let (text, owners) = case::scenario("Generated cases.", "", cases);
-        let (theirs, ours) = std::thread::scope(|scope| {
-            let theirs = scope.spawn(|| transcript(&text, Subject::Haproxy));
+        let view = |text: &str, subject| match transcript(text, subject) {
+            Ok(Transcript { ended: Some(status), .. }) => View::Died(status),
+            Ok(transcript) => View::Lines(split(&transcript, &owners, cases.len())),
+            Err(failure) => View::Failed(failure),
+        };
+        std::thread::scope(|scope| {
+            let theirs = scope.spawn(|| view(&text, Subject::Haproxy));
             let planted = self.plant.map_or_else(|| text.clone(), |plant| plant(&text));
-            let ours = transcript(&planted, Subject::Penstock);
-            (theirs.join().unwrap_or_else(|_| Err("the harness panicked".to_owned())), ours)
-        });
+            let ours = view(&planted, Subject::Penstock);
+            Seen { theirs: theirs.join().unwrap_or_else(|_| View::Failed("the harness panicked".to_owned())), ours }
+        })
+    }
+
+    /// What differs for the case at this place between what HAProxy showed and what penstock did, in the same run or not.
+    pub fn compare(&self, case: &Case, at: usize, theirs: &View, ours: &View) -> Verdict {
         match (theirs, ours) {
-            (Ok(theirs), Ok(ours)) if theirs.ended.is_none() && ours.ended.is_none() => {
-                let theirs = split(&theirs, &owners, cases.len());
-                let ours = split(&ours, &owners, cases.len());
-                let all = theirs.iter().zip(&ours).zip(cases);
-                let verdicts: Vec<_> = all.map(|((theirs, ours), case)| self.verdict(case, theirs, ours)).collect();
-                let all = verdicts.into_iter().zip(cases);
-                all.map(|(verdict, case)| match verdict {
-                    Verdict::Differs(lines) => self.without_known(case).unwrap_or(Verdict::Differs(lines)),
-                    verdict => verdict,
-                })
-                .collect()
-            }
-            (theirs, ours) if cases.len() == 1 => vec![of_the_dead(&theirs, &ours)],
-            _ => {
-                let (first, second) = cases.split_at(cases.len() / 2);
-                let mut verdicts = self.run(first);
-                verdicts.extend(self.run(second));
-                verdicts
-            }
+            (View::Lines(theirs), View::Lines(ours)) => self.verdict(case, &theirs[at], &ours[at]),
+            _ => of_the_dead(theirs, ours),
         }
     }
 
@@ -274,42 +313,35 @@ impl Judge {
     }
 
     /// A request that one program alone serves changes which server is next, what is counted and which connections are
-    /// open: behind a step whose difference is known, others differ as well. The verdict on the case without such
-    /// steps, if it has any.
-    fn without_known(&self, case: &Case) -> Option<Verdict> {
+    /// open: behind a step whose difference is known, others differ as well. The case without such steps, unless it has no
+    /// others.
+    pub fn unexplained(&self, case: &Case) -> Option<Case> {
         let with = |wanted: &dyn Fn(usize) -> bool| {
             let blocks = case.blocks.iter().enumerate().filter(|(at, block)| !block.is_step() || wanted(*at));
             Case { blocks: blocks.map(|(_, block)| block.clone()).collect(), ..case.clone() }
         };
         let steps: Vec<usize> = (0..case.blocks.len()).filter(|at| case.blocks[*at].is_step()).collect();
         if steps.len() < 2 {
-            return None;
+            return Some(case.clone());
         }
         let is_known = |step: &usize| self.run(&[&with(&|at| at == *step)]) == [Verdict::Explained];
         let known: Vec<usize> = steps.iter().copied().filter(is_known).collect();
-        match known.len() {
-            0 => None,
-            all if all == steps.len() => Some(Verdict::Explained),
-            _ => self.run(&[&with(&|at| !known.contains(&at))]).pop(),
-        }
+        (known.len() < steps.len()).then(|| with(&|at| !known.contains(&at)))
     }
 }
 
 /// What is said where a program did not start or did not live to the end. There is nothing to compare with a HAProxy
 /// that died of a case.
-fn of_the_dead(theirs: &Result<Transcript, Failure>, ours: &Result<Transcript, Failure>) -> Verdict {
+fn of_the_dead(theirs: &View, ours: &View) -> Verdict {
     let differs = |line: String| Verdict::Differs(vec![line]);
     match (theirs, ours) {
         // There is nothing to listen on.
-        (Ok(Transcript { ended: Some(theirs), .. }), Ok(Transcript { ended: Some(ours), .. })) if theirs == ours => {
-            Verdict::Same
-        }
-        (_, Ok(Transcript { ended: Some(status), .. })) => differs(format!("+ {}", describe(*status))),
-        (Ok(Transcript { ended: Some(_), .. }), _) | (Err(_), Err(_)) => Verdict::Same,
-        (Err(theirs), _) if theirs.contains("killed by signal") => Verdict::Same,
-        (Err(theirs), _) => differs(format!("- {theirs}")),
-        (_, Err(ours)) => differs(format!("+ {ours}")),
-        (Ok(_), Ok(_)) => Verdict::Same,
+        (View::Died(theirs), View::Died(ours)) if theirs == ours => Verdict::Same,
+        (_, View::Died(status)) => differs(format!("+ {}", describe(*status))),
+        (View::Died(_), _) | (View::Failed(_), View::Failed(_)) | (View::Lines(_), View::Lines(_)) => Verdict::Same,
+        (View::Failed(theirs), _) if theirs.contains("killed by signal") => Verdict::Same,
+        (View::Failed(theirs), _) => differs(format!("- {theirs}")),
+        (_, View::Failed(ours)) => differs(format!("+ {ours}")),
     }
 }
 

@@ -211,6 +211,10 @@ fn pattern(entry: &manual::Entry) -> Option<&'static str> {
     match ARGUMENTS.iter().find(|(n, _)| *n == entry.name) {
         Some((_, pattern)) => Some(pattern),
         None if entry.name == "balance" => Some(&BALANCE),
+        // None of them is a time of servers: see `case::BASE`.
+        None if ["timeout client", "timeout client-fin", "timeout http-request"].contains(&entry.name) => {
+            Some("{250ms | 900 | 600 | 1800}")
+        }
         None if entry.name.starts_with("timeout ") => Some("{200ms | 1s | 700 | 2s}"),
         None if entry.arity.min == 0 => Some(""),
         None => None,

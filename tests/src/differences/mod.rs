@@ -125,7 +125,7 @@ mod plant {
     use super::generate;
     use super::judge::{Judge, Verdict};
     use super::known::Known;
-    use super::search::{behaviour, shape};
+    use super::search::{behaviour, shape, smallest};
     use crate::Failure;
 
     const RULE: &str = "http-response set-header x-1 ";
@@ -151,7 +151,7 @@ mod plant {
         let Some(found) = found else {
             return Err(format!("a planted difference was not found in {} cases", cases.len()));
         };
-        let Some((small, _)) = behaviour(&judge, &found.case, &of, "Planted.") else {
+        let Some((small, _)) = behaviour(&judge, &smallest(&judge, &found.case, &of), "Planted.") else {
             return Err("a planted difference came and went".to_owned());
         };
         let rules = small.lines().filter(|l| l.starts_with("    http-")).count();

@@ -7,7 +7,7 @@ use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use super::case::{self, Case};
-use super::judge::{self, Judge, Judged, Verdict};
+use super::judge::{self, Judge, Judged, Seen, Verdict};
 use super::known::Known;
 use super::{generate, shrink};
 use crate::Failure;
@@ -47,8 +47,11 @@ enum Find {
     Refusal(Case, Judged),
 }
 
-/// How often in a row a case must differ alone, in the same line: what a busy machine delays is no difference.
+/// How often a case is tried alone, one after the other. In all runs the same line must differ.
 const CONFIRMATIONS: usize = 3;
+
+/// How often it is then tried at the same time, so that what depends on who is faster shows itself.
+const CROWD: usize = 4;
 
 /// Looks for differences: as many batches at a time as there are jobs, then what differed in them alone.
 pub fn search(tests: &Path, search: &Search) -> Result<Found, Failure> {
@@ -103,8 +106,8 @@ impl Finds<'_> {
     fn keep(&mut self, judged: Vec<(Case, Judged)>, number: u64) {
         for (given, judged) in judged {
             if let Verdict::Differs(lines) = &judged.verdict {
-                match again(self.judge, &judged.case) {
-                    Some(line) => self.found.push((number, Find::Behaviour(judged.case.clone(), shape(&line)))),
+                match again(self.judge, &judged.case).first() {
+                    Some(line) => self.found.push((number, Find::Behaviour(judged.case.clone(), shape(line)))),
                     None => self.passing.push(format!("batch {number}: {}", lines.join("\n    "))),
                 }
             }
@@ -125,45 +128,66 @@ impl Finds<'_> {
                     loop {
                         let taken = left.lock().expect("no holder of this lock panics").pop();
                         let Some((number, find)) = taken else { return };
-                        let about = format!("Found by the search from seed {}, batch {number}.", self.search.seed);
-                        let report = match &find {
-                            Find::Behaviour(case, of) => behaviour(self.judge, case, of, &about),
-                            Find::Refusal(case, judged) => acceptance(self.judge, case, judged, &about),
+                        let less = match &find {
+                            Find::Behaviour(case, of) => smallest(self.judge, case, of),
+                            Find::Refusal(case, judged) => smallest_refused(self.judge, case, judged),
                         };
-                        small.lock().expect("no holder of this lock panics").push((number, find, report));
+                        small.lock().expect("no holder of this lock panics").push((number, find, less));
                     }
                 });
             }
         });
         let mut passing = self.passing;
         let mut differences = BTreeMap::new();
-        for (number, find, report) in small.into_inner().expect("no holder of this lock panics") {
-            let stays = match &find {
-                Find::Behaviour(case, _) => again(self.judge, case).is_some(),
-                Find::Refusal(..) => true,
+        for (number, find, less) in small.into_inner().expect("no holder of this lock panics") {
+            let about = format!("Found by the search from seed {}, batch {number}.", self.search.seed);
+            let report = match &find {
+                // What differs only among others is handed over as it was.
+                Find::Behaviour(case, _) => {
+                    [&less, case].into_iter().find_map(|case| behaviour(self.judge, case, &about))
+                }
+                Find::Refusal(..) => acceptance(self.judge, &less, &about),
             };
             match report {
-                Some((scenario, what)) if stays => _ = differences.insert(scenario, what),
-                Some((_, what)) => passing.push(format!("batch {number}: {what}")),
-                None => passing.push(format!("batch {number}: nothing while it was made small")),
+                Some((scenario, what)) => _ = differences.insert(scenario, what),
+                None => passing.push(format!("batch {number}: nothing once it was made small")),
             }
         }
         (passing, differences)
     }
 }
 
-/// Tries a case again, and nothing else at the time. A line that differs each time.
-fn again(judge: &Judge, case: &Case) -> Option<String> {
-    let mut all: Vec<Vec<String>> = Vec::new();
+/// Tries a case again, and nothing else at the time. The lines that differ whichever run of HAProxy's is compared with
+/// whichever of ours: where HAProxy answers now this and now that, a race decides, and nothing is to be found.
+fn again(judge: &Judge, case: &Case) -> Vec<String> {
+    let Some(case) = judge.unexplained(case) else { return Vec::new() };
+    let mut seen = Vec::new();
     for _ in 0..CONFIRMATIONS {
-        all.push(differing(judge.run(&[case]).pop()?)?);
+        seen.push(judge.observe(&[&case]));
+        if common(judge, &case, &seen).is_empty() {
+            return Vec::new();
+        }
     }
-    let lines = all.pop()?;
-    let line = lines.iter().find(|line| all.iter().all(|other| other.contains(line)))?;
+    seen.extend(std::thread::scope(|scope| {
+        let running: Vec<_> = (0..CROWD).map(|_| scope.spawn(|| judge.observe(&[&case]))).collect();
+        running.into_iter().map(|r| r.join().expect("the judge does not panic")).collect::<Vec<_>>()
+    }));
+    let lines = common(judge, &case, &seen);
     if shows() {
-        println!("{}\n~~\n{}\n", judge::text_of(case), lines.join("\n"));
+        println!("{}\n~~\n{}\n", judge::text_of(&case), lines.join("\n"));
     }
-    Some(line.clone())
+    lines
+}
+
+/// The lines that differ between each run of HAProxy's and each of ours.
+fn common(judge: &Judge, case: &Case, seen: &[Seen]) -> Vec<String> {
+    let pairs = seen.iter().flat_map(|theirs| seen.iter().map(|ours| (&theirs.theirs, &ours.ours)));
+    let mut all = pairs.map(|(theirs, ours)| differing(judge.compare(case, 0, theirs, ours)).unwrap_or_default());
+    let first = all.next().unwrap_or_default();
+    all.fold(first, |mut common, lines| {
+        common.retain(|line| lines.contains(line));
+        common
+    })
 }
 
 fn shows() -> bool {
@@ -187,31 +211,37 @@ fn has(lines: &[String], of: &str) -> bool {
     lines.iter().any(|l| shape(l) == of)
 }
 
-/// A case that differs in lines of this shape, as a small scenario, and what differs in it.
-pub fn behaviour(judge: &Judge, case: &Case, of: &str, about: &str) -> Option<(String, String)> {
-    let differs = |verdict| differing(verdict).filter(|lines| has(lines, of));
+/// The smallest case reached that differs in lines of this shape.
+pub fn smallest(judge: &Judge, case: &Case, of: &str) -> Case {
+    let differs = |verdict| differing(verdict).is_some_and(|lines| has(&lines, of));
     let holds = |cases: &[Case]| {
         let judged = judge.judge(cases).into_iter();
-        judged.map(|j| differs(j.verdict).map(|_| j.case)).collect()
+        judged.map(|j| differs(j.verdict).then_some(j.case)).collect()
     };
-    let small = shrink::shrink(case.clone(), &holds);
-    let lines = |case: &Case| differs(judge.judge(std::slice::from_ref(case)).pop()?.verdict);
-    // What differs only among others is handed over as it was.
-    [&small, case].into_iter().find_map(|case| Some((case::scenario(about, "", &[case]).0, lines(case)?.join("\n"))))
+    shrink::shrink(case.clone(), &holds)
 }
 
-/// A line that penstock alone refuses, as a small scenario.
-fn acceptance(judge: &Judge, case: &Case, judged: &Judged, about: &str) -> Option<(String, String)> {
-    let first = judged.refusals.first()?.says.clone();
+/// A case as a scenario, and what differs in it each time.
+pub fn behaviour(judge: &Judge, case: &Case, about: &str) -> Option<(String, String)> {
+    let lines = again(judge, case);
+    (!lines.is_empty()).then(|| (case::scenario(about, "", &[case]).0, lines.join("\n")))
+}
+
+/// The smallest case reached with a line that penstock alone refuses.
+fn smallest_refused(judge: &Judge, case: &Case, judged: &Judged) -> Case {
+    let first = judged.refusals.first().map(|r| kind_of(&r.says));
     let holds = |cases: &[Case]| {
         let judged = judge.settle(cases).into_iter().zip(cases);
-        judged.map(|(j, c)| j.refusals.iter().any(|r| kind_of(&r.says) == kind_of(&first)).then(|| c.clone())).collect()
+        let same = |judged: &Judged| judged.refusals.iter().any(|r| Some(kind_of(&r.says)) == first);
+        judged.map(|(j, c)| same(&j).then(|| c.clone())).collect()
     };
-    let mut case = case.clone();
-    case.blocks.clear();
-    let small = shrink::shrink(case, &holds);
-    let says = judge.settle(std::slice::from_ref(&small)).pop()?.refusals.pop()?.says;
-    Some((case::scenario(about, "fails=penstock", &[&small]).0, format!("penstock alone refuses it: {says}")))
+    shrink::shrink(Case { blocks: Vec::new(), ..case.clone() }, &holds)
+}
+
+/// A case with a line that penstock alone refuses, as a scenario, and what it says.
+fn acceptance(judge: &Judge, case: &Case, about: &str) -> Option<(String, String)> {
+    let says = judge.settle(std::slice::from_ref(case)).pop()?.refusals.pop()?.says;
+    Some((case::scenario(about, "fails=penstock", &[case]).0, format!("penstock alone refuses it: {says}")))
 }
 
 /// What a complaint is about, without the words it quotes.
