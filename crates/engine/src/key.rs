@@ -88,24 +88,36 @@ impl SigningKey {
     }
 
     fn parse(der: &[u8]) -> Option<(KeyKind, Pair)> {
-        if let Ok(pair) = RsaKeyPair::from_pkcs8(der).or_else(|_| RsaKeyPair::from_der(der)) {
+        let rsa = |pair: RsaKeyPair| {
             let bits = pair.public_modulus_len() as u32 * 8;
-            return Some((KeyKind::Rsa { bits }, Pair::Rsa(pair)));
-        }
-        let curves = [
-            (KeyKind::EcdsaP256, &sig::ECDSA_P256_SHA256_ASN1_SIGNING),
-            (KeyKind::EcdsaP384, &sig::ECDSA_P384_SHA384_ASN1_SIGNING),
-            (KeyKind::EcdsaP521, &sig::ECDSA_P521_SHA512_ASN1_SIGNING),
-        ];
-        for (kind, algorithm) in curves {
-            if let Ok(pair) =
-                EcdsaKeyPair::from_pkcs8(algorithm, der).or_else(|_| EcdsaKeyPair::from_private_key_der(algorithm, der))
-            {
-                return Some((kind, Pair::Ecdsa(pair)));
+            (KeyKind::Rsa { bits }, Pair::Rsa(pair))
+        };
+        // AWS-LC checks a key whole, which is what loading it costs, before it refuses it for another algorithm than the one asked for: so
+        // none is asked for that the key itself rules out.
+        let curve_of = match der::algorithm(der) {
+            Some((der::RSA, _)) => return RsaKeyPair::from_pkcs8(der).ok().map(rsa),
+            Some((der::EC, curve)) => curve,
+            Some(_) => {
+                let pair = Ed25519KeyPair::from_pkcs8_maybe_unchecked(der).ok()?;
+                return Some((KeyKind::Ed25519, Pair::Ed25519(pair)));
             }
-        }
-        let pair = Ed25519KeyPair::from_pkcs8_maybe_unchecked(der).ok()?;
-        Some((KeyKind::Ed25519, Pair::Ed25519(pair)))
+            None => match RsaKeyPair::from_der(der) {
+                Ok(pair) => return Some(rsa(pair)),
+                Err(_) => None,
+            },
+        };
+        let curves = [
+            (KeyKind::EcdsaP256, der::P256, &sig::ECDSA_P256_SHA256_ASN1_SIGNING),
+            (KeyKind::EcdsaP384, der::P384, &sig::ECDSA_P384_SHA384_ASN1_SIGNING),
+            (KeyKind::EcdsaP521, der::P521, &sig::ECDSA_P521_SHA512_ASN1_SIGNING),
+        ];
+        let mut possible = curves.into_iter().filter(|(_, curve, _)| curve_of.is_none_or(|named| named == *curve));
+        possible.find_map(|(kind, _, algorithm)| {
+            let pair = EcdsaKeyPair::from_pkcs8(algorithm, der)
+                .or_else(|_| EcdsaKeyPair::from_private_key_der(algorithm, der))
+                .ok()?;
+            Some((kind, Pair::Ecdsa(pair)))
+        })
     }
 
     /// A number that no other key of this process has.
@@ -152,10 +164,14 @@ impl SigningKey {
 
     /// The public key as a SubjectPublicKeyInfo in DER.
     pub fn spki(&self) -> Vec<u8> {
-        let der: Result<PublicKeyX509Der<'static>, _> = match &self.pair {
-            Pair::Rsa(pair) => pair.public_key().as_der(),
-            Pair::Ecdsa(pair) => pair.public_key().as_der(),
-            Pair::Ed25519(pair) => pair.public_key().as_der(),
+        // The pair of a curve keeps its point encoded; AWS-LC would compute that anew, at the price of an inversion.
+        let of_curve = |curve, pair: &EcdsaKeyPair| der::ec_public_key(curve, pair.public_key().as_ref());
+        let der: Result<PublicKeyX509Der<'static>, _> = match (&self.pair, self.kind) {
+            (Pair::Ecdsa(pair), KeyKind::EcdsaP384) => return of_curve(der::P384, pair),
+            (Pair::Ecdsa(pair), KeyKind::EcdsaP521) => return of_curve(der::P521, pair),
+            (Pair::Ecdsa(pair), _) => return of_curve(der::P256, pair),
+            (Pair::Rsa(pair), _) => pair.public_key().as_der(),
+            (Pair::Ed25519(pair), _) => pair.public_key().as_der(),
         };
         der.map(|der| der.as_ref().to_vec()).unwrap_or_default()
     }
@@ -274,6 +290,59 @@ impl Forms {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use aws_lc_rs::{encoding::EcPrivateKeyRfc5915Der, rsa::KeySize};
+
+    /// The kind and the public key of what a key is read as.
+    fn read(der: &[u8]) -> Option<(KeyKind, Vec<u8>)> {
+        SigningKey::from_der(der.to_vec()).ok().map(|key| (key.kind(), key.spki()))
+    }
+
+    #[test]
+    fn a_key_of_each_algorithm_is_read_from_each_of_its_forms() {
+        for (kind, algorithm) in [
+            (KeyKind::EcdsaP256, &sig::ECDSA_P256_SHA256_ASN1_SIGNING),
+            (KeyKind::EcdsaP384, &sig::ECDSA_P384_SHA384_ASN1_SIGNING),
+            (KeyKind::EcdsaP521, &sig::ECDSA_P521_SHA512_ASN1_SIGNING),
+        ] {
+            let pair = EcdsaKeyPair::generate(algorithm).expect("a key");
+            let public: PublicKeyX509Der<'static> = pair.public_key().as_der().expect("its public key");
+            let sec1: EcPrivateKeyRfc5915Der<'static> = pair.private_key().as_der().expect("SEC1");
+            for der in [pair.to_pkcs8v1().expect("PKCS#8").as_ref(), sec1.as_ref()] {
+                assert_eq!(read(der), Some((kind, public.as_ref().to_vec())));
+            }
+        }
+        let pair = RsaKeyPair::generate(KeySize::Rsa2048).expect("a key");
+        let public: PublicKeyX509Der<'static> = pair.public_key().as_der().expect("its public key");
+        let pkcs8: Pkcs8V1Der<'static> = pair.as_der().expect("PKCS#8");
+        // PKCS#1 is what PKCS#8 of 2,048 bits has after 26 bytes.
+        for der in [pkcs8.as_ref(), &pkcs8.as_ref()[26..]] {
+            assert_eq!(read(der), Some((KeyKind::Rsa { bits: 2048 }, public.as_ref().to_vec())));
+        }
+        let pair = Ed25519KeyPair::generate().expect("a key");
+        let public: PublicKeyX509Der<'static> = pair.public_key().as_der().expect("its public key");
+        assert_eq!(
+            read(pair.to_pkcs8v1().expect("PKCS#8").as_ref()),
+            Some((KeyKind::Ed25519, public.as_ref().to_vec()))
+        );
+    }
+
+    #[test]
+    fn a_key_that_names_another_algorithm_than_its_own_or_is_cut_is_refused() {
+        let pair = EcdsaKeyPair::generate(&sig::ECDSA_P256_SHA256_ASN1_SIGNING).expect("a key");
+        let document = pair.to_pkcs8v1().expect("PKCS#8");
+        let good = document.as_ref();
+        for (named, other) in
+            [(der::P256, &b"\x2a\x86\x48\xce\x3d\x03\x01\x01"[..]), (der::EC, b"\x2a\x86\x48\xce\x3d\x02\x02")]
+        {
+            let at = good.windows(named.len()).position(|bytes| bytes == named).expect("it is named");
+            let mut bad = good.to_vec();
+            bad[at..at + other.len()].copy_from_slice(other);
+            assert_eq!(read(&bad), None);
+        }
+        for length in 0..good.len() {
+            assert_eq!(read(&good[..length]), None, "{length}");
+        }
+    }
 
     #[test]
     fn a_key_keeps_one_form_of_each_type() {
