@@ -98,10 +98,10 @@ fn curl_speaks_every_version_suite_and_group() {
                 let base = format!("-sSk --max-time 20 --resolve a.test:{port}:127.0.0.1 https://a.test:{port}/ ");
                 for (options, expected) in [
                     ("--tlsv1.3 --curves X25519", "TLSv1.3 TLS_AES_128_GCM_SHA256 X25519".to_owned()),
-                    ("--tlsv1.3 --curves P-384", "TLSv1.3 TLS_AES_128_GCM_SHA256 P-384".to_owned()),
+                    ("--tlsv1.3 --curves P-384", "TLSv1.3 TLS_AES_128_GCM_SHA256 SECP384R1".to_owned()),
                     (
                         "--tls-max 1.2 --curves P-256 --ciphers AES256-GCM-SHA384:ECDHE-RSA-AES256-GCM-SHA384:ECDHE-ECDSA-AES256-GCM-SHA384",
-                        format!("TLSv1.2 ECDHE-{kind}-AES256-GCM-SHA384 P-256"),
+                        format!("TLSv1.2 ECDHE-{kind}-AES256-GCM-SHA384 SECP256R1"),
                     ),
                 ] {
                     let said = run("curl", words(&(base.clone() + options)), &[]).await;
@@ -121,7 +121,7 @@ fn gnutls_speaks_every_version_suite_and_group() {
                 let port = http_server(acceptor(crt(&[file]), &files)).await.port();
                 for (priority, expected) in [
                     ("NORMAL:-VERS-ALL:+VERS-TLS1.3", "TLSv1.3 TLS_AES_128_GCM_SHA256"),
-                    ("NORMAL:-VERS-ALL:+VERS-TLS1.3:-GROUP-ALL:+GROUP-SECP256R1", "P-256"),
+                    ("NORMAL:-VERS-ALL:+VERS-TLS1.3:-GROUP-ALL:+GROUP-SECP256R1", "SECP256R1"),
                     ("NORMAL:-VERS-ALL:+VERS-TLS1.2:-CIPHER-ALL:+CHACHA20-POLY1305", "CHACHA20-POLY1305"),
                 ] {
                     let line = format!("--insecure --sni-hostname a.test --priority {priority} -p {port} 127.0.0.1");

@@ -65,12 +65,12 @@ async fn visit(tls: BindTls, files: &Memory, client: Connector, visits: usize) -
 
 const FULL: [(Kind, TlsVersion, &str, [&str; 2]); 8] = [
     (Kind::Rsa2048, TlsVersion::Tls13, "X25519", ["version=TLSv1.3", "group=X25519"]),
-    (Kind::Rsa2048, TlsVersion::Tls12, "P-256", ["version=TLSv1.2 cipher=ECDHE-RSA", "group=P-256"]),
-    (Kind::Rsa4096, TlsVersion::Tls13, "P-384", ["version=TLSv1.3", "group=P-384"]),
-    (Kind::P256, TlsVersion::Tls13, "P-256", ["version=TLSv1.3", "group=P-256"]),
+    (Kind::Rsa2048, TlsVersion::Tls12, "P-256", ["version=TLSv1.2 cipher=ECDHE-RSA", "group=SECP256R1"]),
+    (Kind::Rsa4096, TlsVersion::Tls13, "P-384", ["version=TLSv1.3", "group=SECP384R1"]),
+    (Kind::P256, TlsVersion::Tls13, "P-256", ["version=TLSv1.3", "group=SECP256R1"]),
     (Kind::P256, TlsVersion::Tls12, "X25519", ["version=TLSv1.2 cipher=ECDHE-ECDSA", "group=X25519"]),
     (Kind::P384, TlsVersion::Tls13, "X25519", ["version=TLSv1.3", "group=X25519"]),
-    (Kind::P384, TlsVersion::Tls12, "P-384", ["version=TLSv1.2 cipher=ECDHE-ECDSA", "group=P-384"]),
+    (Kind::P384, TlsVersion::Tls12, "P-384", ["version=TLSv1.2 cipher=ECDHE-ECDSA", "group=SECP384R1"]),
     (Kind::Rsa2048, TlsVersion::Tls13, "", ["version=TLSv1.3", "group=X25519MLKEM768"]),
 ];
 
@@ -98,7 +98,7 @@ fn a_client_without_our_group_is_asked_to_say_hello_again() {
             let mut tls = of(Kind::Rsa2048);
             tls.conf.curves = Some(text("P-256"));
             for said in visit(tls, &files, client(&files, TlsVersion::Tls13, "X25519:P-256", None), 1).await {
-                assert!(said.as_ref().is_ok_and(|said| said.contains("group=P-256")), "{engine:?}: {said:?}");
+                assert!(said.as_ref().is_ok_and(|said| said.contains("group=SECP256R1")), "{engine:?}: {said:?}");
             }
         });
     }
