@@ -121,9 +121,9 @@ impl<E> Queues<E> {
 }
 
 impl<E> Queued<E> {
-    /// The server that the request waits for, if it waits for a particular one.
-    pub fn server(&self) -> Option<usize> {
-        self.server
+    /// Whether the request waits for a particular server, not for any.
+    pub fn is_for_one_server(&self) -> bool {
+        self.server.is_some()
     }
 
     /// How many requests were ahead of this one when it joined the queue.
@@ -247,7 +247,7 @@ mod tests {
         let (a, b) = (slot(backend, to(0)), slot(backend, to(1)));
         let mut any = ticket(backend, Want::default());
         let bound = ticket(backend, to(0));
-        assert_eq!((any.server(), bound.server(), bound.ahead()), (None, Some(0), 0));
+        assert_eq!((any.is_for_one_server(), bound.is_for_one_server(), bound.ahead()), (false, true, 0));
         drop(a);
         let Granted::Slot(first) = (&mut any).await else { panic!("the server is up") };
         assert_eq!((first.server().slot(), at(backend, 0).queued()), (0, 1));

@@ -128,10 +128,7 @@ async fn to_backend(conn: &mut Conn<'_>, client: &mut Raw, x: &mut Exchange, bac
     let mut want = persistence::want(conn, x, pool, Readable::Raw);
     want.persistent = want.persistent.or_else(|| persistence::last_server(conn, pool, proxy));
     std::mem::swap(&mut x.body, &mut client.input);
-    let gone = &mut |cx: &mut Context<'_>| match client.stream.poll_read_ready(cx) {
-        Poll::Ready(Err(_)) => Poll::Ready(()),
-        _ => Poll::Pending,
-    };
+    let gone = &mut |cx: &mut Context<'_>| assign::poll_broken(client.stream.poll_read_ready(cx));
     // What it takes to connect is on the heap, and gone once there is a connection.
     let reached = Box::pin(assign::reach(conn, x, pool, want, bound.forced, gone, async |conn, x, server, key| {
         let cells = conn.worker.cells(server);

@@ -20,6 +20,7 @@ use penstock_rules::{By, During, ServerConnFacts, Termination};
 use penstock_tls::HandshakeError;
 use std::{
     future::{Future, poll_fn},
+    io,
     pin::Pin,
     sync::Arc,
     task::{Context, Poll},
@@ -28,6 +29,14 @@ use tokio::time::Instant;
 
 /// A request that got no server: the termination state for the log, and the status of the response.
 pub(crate) struct Unserved(pub Termination, pub u16);
+
+/// Ready once a socket that waits to be readable is broken: its client waits for no response any more.
+pub(crate) fn poll_broken(readable: Poll<io::Result<()>>) -> Poll<()> {
+    match readable {
+        Poll::Ready(Err(_)) => Poll::Ready(()),
+        _ => Poll::Pending,
+    }
+}
 
 /// Obtains a place on a server, waiting in a queue if necessary. `gone` is ready once no client waits for the response
 /// any more.
@@ -55,10 +64,8 @@ pub(crate) async fn assign(
                 return Ok(slot);
             }
             Assignment::Queued(mut ticket) => {
-                match ticket.server() {
-                    Some(_) => x.log.srv_queue = ticket.ahead() + 1,
-                    None => x.log.backend_queue = ticket.ahead() + 1,
-                }
+                let place = if ticket.is_for_one_server() { &mut x.log.srv_queue } else { &mut x.log.backend_queue };
+                *place = ticket.ahead() + 1;
                 conn.deadline.set(since, proxy.timeouts.queue.or(proxy.timeouts.connect));
                 let deadline = &mut conn.deadline;
                 let granted = poll_fn(|cx| {

@@ -26,7 +26,7 @@ use penstock_rules::{OriginFacts, TlsFacts};
 use penstock_tls::{Acceptor, Agreed, HandshakeError, Invalid, Probed, Requested, ServerSeen, TlsStream, pin};
 use std::{
     sync::Arc,
-    task::{Context, Poll},
+    task::Context,
 };
 
 /// Accepts a client in place of a server of this backend. `begun` has been read already.
@@ -128,10 +128,7 @@ async fn reach(
     let mut x = worker.take_exchange();
     let want = persistence::want(conn, &mut x, pool, Readable::Raw);
     let mut missed = Missed::Unreachable;
-    let gone = &mut |cx: &mut Context<'_>| match socket.poll_read_ready(cx) {
-        Poll::Ready(Err(_)) => Poll::Ready(()),
-        _ => Poll::Pending,
-    };
+    let gone = &mut |cx: &mut Context<'_>| assign::poll_broken(socket.poll_read_ready(cx));
     let reached = assign::reach(conn, &mut x, pool, want, false, gone, async |conn, _, server, key| {
         match probe(conn, server, key, asked, tolerates).await {
             Some(Ok(probed)) => Ok((probed, key.cloned())),
