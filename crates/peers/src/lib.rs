@@ -13,7 +13,7 @@ mod message;
 mod resync;
 mod session;
 mod update;
-mod varint;
+pub mod varint;
 
 pub use definition::{Definition, PeerKey, Shape, WireColumn, shape_of};
 pub use flaw::Flaw;

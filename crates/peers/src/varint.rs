@@ -4,7 +4,7 @@
 use crate::Flaw;
 
 /// Appends a number.
-pub(crate) fn write(mut value: u64, out: &mut Vec<u8>) {
+pub fn write(mut value: u64, out: &mut Vec<u8>) {
     if value < 0xf0 {
         out.push(value as u8);
         return;
@@ -19,7 +19,11 @@ pub(crate) fn write(mut value: u64, out: &mut Vec<u8>) {
 }
 
 /// Takes a number off the front of `input`; `None` if it is not there in full yet.
-pub(crate) fn read(input: &mut &[u8]) -> Result<Option<u64>, Flaw> {
+///
+/// # Errors
+///
+/// If it does not fit into 64 bits.
+pub fn read(input: &mut &[u8]) -> Result<Option<u64>, Flaw> {
     let Some((&first, rest)) = input.split_first() else { return Ok(None) };
     let mut value = u64::from(first);
     if first < 0xf0 {
