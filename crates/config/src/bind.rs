@@ -303,7 +303,11 @@ const TLS: &[Entry] = &[
         d.tls.conf.alpn = Some(Vec::new());
         Ok(())
     }),
-    Entry::accepted("npn", ONE, "Protocols offered by NPN", "NPN is gone from TLS; write 'alpn'"),
+    Entry::new("npn", ONE, "Protocols offered by NPN, which TLS no longer has: none, without 'alpn'", |d, a| {
+        tls::protocols(a)?;
+        d.tls.conf.alpn.get_or_insert_default();
+        Ok(())
+    }),
     Entry::new("ca-file", ONE, "Certificate authorities of clients", |d, a| tls::ca_file(&mut d.tls.conf, a)),
     Entry::new(
         "ca-verify-file",

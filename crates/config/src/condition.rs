@@ -259,21 +259,23 @@ mod tests {
             "feature(ZLIB) || feature(SLZ)",
             "version_atleast(2.4-dev19)",
             "version_atleast(2.6.12)",
-            "version_before(2.7)",
-            "version_before(3.0-dev1)",
+            "version_atleast(3.0-dev1)",
+            "version_atleast(3.0)",
+            "version_before(3.1-dev1)",
             "openssl_version_atleast(1.1.1)",
         ] {
             assert!(truth(yes), "{yes}");
         }
         for no in [
             "",
+            "version_before(2.7)",
             "0",
             "00",
             "-0",
             "defined",
             "defined(XX)",
             "(1 || 1) && 0",
-            "version_atleast(2.8)",
+            "version_atleast(3.1)",
             "feature(QUIC)",
             "!!0",
         ] {

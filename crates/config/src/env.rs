@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, io, path::Path};
 
 /// The version of HAProxy whose language is implemented: what `version_atleast()` and `version_before()` compare with.
-pub const SPEAKS_HAPROXY: &str = "2.6.12";
+pub const SPEAKS_HAPROXY: &str = "3.0.11";
 
 /// The OpenSSL whose features the TLS settings correspond to, for `openssl_version_atleast()`.
 pub const SPEAKS_OPENSSL: &str = "3.0.0";

@@ -8,8 +8,8 @@ use crate::{
     global,
     keyword::{Places, Table},
     model::{
-        CacheSection, Config, CrtStore, ErrorFile, ExternalProgram, Global, Peers, Proxy, ProxyKind, Resolvers,
-        ServiceChain, Userlist,
+        Bind, CacheSection, Config, CrtStore, ErrorFile, ExternalProgram, Global, Mode, Peers, Proxy, ProxyKind,
+        Resolvers, ServiceChain, Userlist,
     },
     name::valid_name,
     others,
@@ -417,6 +417,9 @@ impl Sections {
             for errorfile in proxy.errorfiles.values_mut() {
                 read_errorfile(errorfile, &mut contents, files, self.global.tune.bufsize, around);
             }
+            if proxy.mode == Mode::Http && self.global.tune.bufsize >= HTTP2_BUFSIZE_MIN {
+                proxy.binds.iter_mut().for_each(Bind::offer_http);
+            }
             proxies.push(proxy);
         }
         let mut http_errors = BTreeMap::new();
@@ -442,6 +445,9 @@ impl Sections {
         }
     }
 }
+
+/// With smaller buffers HTTP/2 is not offered by itself: a frame of the size that all peers may send would not fit (RFC 9113 section 4.2).
+const HTTP2_BUFSIZE_MIN: usize = 16384;
 
 fn read_errorfile(
     errorfile: &mut ErrorFile,

@@ -4,14 +4,14 @@ use crate::{
     engine,
     name::{NAME, Name},
 };
-use penstock_admin::command::SPEAKS;
+use penstock_config::SPEAKS_HAPROXY;
 
 /// The version.
 pub const NUMBER: &str = env!("CARGO_PKG_VERSION");
 
 /// The version reported to HAProxy's clients, on sockets and by `-v`.
 pub fn reported() -> String {
-    format!("{SPEAKS}-penstock-{NUMBER}")
+    format!("{SPEAKS_HAPROXY}-penstock-{NUMBER}")
 }
 
 /// The output of `-v`.
@@ -23,7 +23,7 @@ pub fn short() -> String {
     };
     format!(
         "{first}\nReads the configuration language of HAProxy {}\nRunning on: {} {} {}\n",
-        penstock_config::SPEAKS_HAPROXY,
+        SPEAKS_HAPROXY,
         system.sysname().to_string_lossy(),
         system.release().to_string_lossy(),
         system.machine().to_string_lossy(),

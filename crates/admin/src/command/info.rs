@@ -2,6 +2,7 @@
 
 use super::{Answer, Executor, Facts};
 use crate::{json, value::Value};
+use penstock_config::SPEAKS_HAPROXY;
 use penstock_control::{Format, InfoFormat};
 use penstock_proxy::{
     Handle, Rated,
@@ -9,10 +10,6 @@ use penstock_proxy::{
 };
 use serde_json::json;
 use std::fmt::Write as _;
-
-/// The version of HAProxy whose runtime API this is compatible with, for clients that compare it: from 2.7 on, those of
-/// the Data Plane API expect a master's `reload` to answer when it is complete, which ours does.
-pub const SPEAKS: &str = "3.0.0";
 
 /// One field.
 struct Field {
@@ -47,9 +44,10 @@ impl View<'_> {
 }
 
 impl Facts {
-    /// The version that clients see: the API's and ours.
+    /// The version that clients see: HAProxy's and ours. From 2.7 on, those of the Data Plane API expect a master's `reload` to answer
+    /// when it is complete, which ours does.
     pub(super) fn spoken_version(&self) -> String {
-        format!("{SPEAKS}-penstock-{}", self.version)
+        format!("{SPEAKS_HAPROXY}-penstock-{}", self.version)
     }
 }
 

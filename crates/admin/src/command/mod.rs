@@ -20,7 +20,6 @@ mod stat;
 mod tables;
 
 pub use answer::{Answer, Piece};
-pub use info::SPEAKS;
 pub use patterns::list_named;
 pub(crate) use stat::{SCHEMA, tell_left_out, typed};
 

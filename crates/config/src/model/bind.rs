@@ -112,4 +112,16 @@ impl Bind {
             span,
         }
     }
+
+    /// Offers HTTP/2 and HTTP/1.1 over TLS, or the one that `proto` names, unless the line says what it offers (manual of 3.0,
+    /// section 5.1, `alpn`).
+    pub(crate) fn offer_http(&mut self) {
+        let Some(tls) = &mut self.tls else { return };
+        let offered: &[&str] = match self.proto.as_deref() {
+            Some("h1") => &["http/1.1"],
+            Some("h2") => &["h2"],
+            _ => &["h2", "http/1.1"],
+        };
+        tls.conf.alpn.get_or_insert_with(|| offered.iter().map(|&name| name.to_owned()).collect());
+    }
 }

@@ -24,10 +24,7 @@ use penstock_config::model::{Mode, ProxyId};
 use penstock_http::Limits;
 use penstock_rules::{OriginFacts, TlsFacts};
 use penstock_tls::{Acceptor, Agreed, HandshakeError, Invalid, Probed, Requested, ServerSeen, TlsStream, pin};
-use std::{
-    sync::Arc,
-    task::Context,
-};
+use std::{sync::Arc, task::Context};
 
 /// Accepts a client in place of a server of this backend. `begun` has been read already.
 ///
