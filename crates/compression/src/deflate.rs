@@ -85,6 +85,10 @@ impl Stream {
         }
     }
 
+    /// As `Encoder::run`, with room for the bytes that mark a flush.
+    ///
+    /// # Errors
+    /// If the message has ended already.
     pub fn run(&mut self, input: &[u8], output: &mut [u8], operation: EncoderCall) -> Result<Encoded, EncoderEnded> {
         let message = &mut self.message;
         let header = match message.wrapper {

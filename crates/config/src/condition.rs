@@ -32,6 +32,9 @@ pub struct BadCondition {
 }
 
 /// Evaluates a condition whose quotes and variables are already resolved. `defined` tells whether an environment variable exists.
+///
+/// # Errors
+/// If it cannot be read: where, and what may stand there.
 pub fn evaluate(condition: &str, defined: &dyn Fn(&str) -> bool) -> Result<bool, BadCondition> {
     let mut reader = Reader { text: condition, at: 0, defined, depth: 0 };
     reader.spaces();

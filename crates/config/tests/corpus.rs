@@ -64,11 +64,10 @@ fn files(folder: &Path) {
     let files = folder.join("files");
     // A certificate directory holds nothing else.
     fs::create_dir_all(files.join("certs")).expect("a fresh folder");
-    let key = rcgen::generate_simple_self_signed(["www.example.com".to_owned()]).expect("a certificate");
-    let pem = key.cert.pem() + &key.signing_key.serialize_pem();
+    let pem = include_str!("www.example.com.pem");
     let list = format!("{} [alpn h2 verify none] www.example.com\n", files.join("site.pem").display());
     let response = "HTTP/1.0 503 Service Unavailable\r\nConnection: close\r\n\r\nNo\r\n";
-    fs::write(files.join("site.pem"), &pem).expect("written");
+    fs::write(files.join("site.pem"), pem).expect("written");
     fs::write(files.join("certs/other.pem"), pem).expect("written");
     fs::write(files.join("list.txt"), list).expect("written");
     fs::write(files.join("hosts.map"), "www.example.com web\n").expect("written");
@@ -127,12 +126,12 @@ fn accepts_and_refuses_what_haproxy_does() {
             None => (*valid, String::new()),
         };
         if expected != *valid && !INTENDED.iter().any(|(n, ..)| *n == name) {
-            wrong.push(format!("{name}: HAProxy {} it\n{theirs}", verb(expected)));
+            wrong.push(format!("{name}: HAProxy {}s it\n{theirs}", verb(expected)));
             continue;
         }
         let wanted = INTENDED.iter().find(|(n, ..)| *n == name).map_or(expected, |(_, wanted, _)| *wanted);
         if accepted != wanted {
-            wrong.push(format!("{name}: we {} it, HAProxy {} it\n{text}{theirs}", verb(accepted), verb(expected)));
+            wrong.push(format!("{name}: we {} it, HAProxy {}s it\n{text}{theirs}", verb(accepted), verb(expected)));
         }
     }
     assert!(wrong.is_empty(), "{}\n{} of {} differ", wrong.join("\n"), wrong.len(), all.len());

@@ -27,6 +27,9 @@ pub struct Entry<S> {
     /// What is known of the command.
     pub about: About,
     /// Parses what follows the words.
+    ///
+    /// # Errors
+    /// If the words are not what the command takes: the sentence for the client.
     parse: fn(&mut Args) -> Result<S, Refusal>,
 }
 

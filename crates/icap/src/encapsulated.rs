@@ -18,6 +18,9 @@ pub(crate) struct Encapsulated {
 
 impl Encapsulated {
     /// Reads the field of an answer; one without it has neither heads nor a body.
+    ///
+    /// # Errors
+    /// If the parts are unknown, out of order, or have no offsets.
     pub fn of(head: &Head) -> Result<Encapsulated, Error> {
         let mut parts = Vec::new();
         for part in head.list("encapsulated") {

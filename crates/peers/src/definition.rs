@@ -25,7 +25,7 @@ impl PeerKey {
             .find(|kind| *kind as u64 == number)
     }
 
-    /// The length of keys that have no choice.
+    /// The length of keys of a type that has only one.
     fn fixed(self) -> Option<u64> {
         match self {
             PeerKey::Integer | PeerKey::Ipv4 => Some(4),

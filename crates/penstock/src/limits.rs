@@ -70,10 +70,10 @@ pub fn cover(config: &Config, workers: usize, sockets: usize) {
     }
 }
 
-/// Sets the limit of memory that option `-m` asks for; returns what tells how much is left. To be called while /proc can be read.
+/// Sets the limit of memory that option `-m` asks for; returns a gauge of what is left. To be called while /proc can be read.
 ///
 /// # Errors
-/// What cannot be set; or read, if there is a limit.
+/// If the limit cannot be set, or, where there is one, the memory in use cannot be read.
 pub fn memory(mib: Option<u32>) -> Result<Option<MemoryGauge>, String> {
     if let Some(mib) = mib {
         let bytes = Some(u64::from(mib) << 20);

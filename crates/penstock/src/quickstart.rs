@@ -70,9 +70,18 @@ fn welcome() {
     let _ = writeln!(
         std::io::stdout(),
         "{bold}penstock is running.{plain}\n\n  try      {bold}curl -k https://127.0.0.1:8443/{plain}\n  look at  {bold}http://127.0.0.1:8404/{plain}\n  \
-         engine   {}\n{build}\nTwo built-in backends, blue and green, take turns. Ctrl-C ends it.\nYour own: penstock -f haproxy.cfg",
-        engine::summary(engine::lanes(), engine::probe().is_ok())
+         engine   {}\n{build}\nTwo built-in backends, blue and green, take turns. Ctrl-C ends it.\nYour own: {} -f haproxy.cfg",
+        engine::summary(engine::lanes(), engine::probe().is_ok()),
+        program()
     );
+}
+
+/// How this program can be called from where the reader is.
+fn program() -> String {
+    let Ok(path) = std::env::current_exe() else { return "penstock".to_owned() };
+    let here = std::env::current_dir().ok();
+    let short = here.as_deref().and_then(|here| path.strip_prefix(here).ok());
+    short.unwrap_or(&path).display().to_string()
 }
 
 /// A small HTTP/1.1 server on a port of its own, which says which backend responded.

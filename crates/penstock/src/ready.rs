@@ -25,6 +25,9 @@ pub enum Reporter {
 pub struct Waiter(io::PipeReader);
 
 /// A pair for a fork: the child reports, the parent waits.
+///
+/// # Errors
+/// If there is no descriptor left for a pipe.
 pub fn pipe() -> io::Result<(Reporter, Waiter)> {
     let (reader, writer) = io::pipe()?;
     Ok((Reporter::Parent(writer), Waiter(reader)))

@@ -333,6 +333,9 @@ pub enum Side {
 }
 
 /// Forks: the parent waits until the child serves or has failed, and ends with its result.
+///
+/// # Errors
+/// If the process cannot fork.
 pub fn detach() -> std::io::Result<Side> {
     let (reporter, waiter) = ready::pipe()?;
     match penstock_sys::fork()? {
@@ -432,6 +435,9 @@ pub fn fail(why: &str) -> ExitCode {
 }
 
 /// Writes this process's id to the file of `pidfile` or `-p`.
+///
+/// # Errors
+/// If the file cannot be written.
 pub fn write_pid(global: &Global) -> Result<(), String> {
     let Some(pidfile) = &global.pidfile else { return Ok(()) };
     std::fs::write(pidfile, format!("{}\n", std::process::id()))

@@ -9,7 +9,7 @@ use penstock_config::SPEAKS_HAPROXY;
 /// The version.
 pub const NUMBER: &str = env!("CARGO_PKG_VERSION");
 
-/// The version reported to HAProxy's clients, on sockets and by `-v`.
+/// The version reported to HAProxy's clients, on sockets, and by `-v` under the name `haproxy`.
 pub fn reported() -> String {
     format!("{SPEAKS_HAPROXY}-penstock-{NUMBER}")
 }

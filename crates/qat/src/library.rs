@@ -86,6 +86,9 @@ functions! {
 
 impl Library {
     /// Loads the first family that is there: from `directory`, or from where the system's loader looks.
+    ///
+    /// # Errors
+    /// If there is none, or one lacks a symbol.
     pub fn load(directory: Option<&Path>) -> Result<Library, Unavailable> {
         for [crypto, memory] in FAMILIES {
             // The memory library first: the other one needs it, and would else look for it in the system's places.

@@ -233,6 +233,9 @@ impl Clients {
     }
 
     /// The result of verification before ignored errors are applied.
+    ///
+    /// # Errors
+    /// If the chain leads to no authority, or a certificate in it does not hold: OpenSSL's word for it, and rustls's.
     pub fn verdict(
         &self,
         leaf: &CertificateDer<'_>,

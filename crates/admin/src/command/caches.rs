@@ -18,13 +18,13 @@ pub(super) fn show(handle: &Handle, json: bool) -> Answer {
     })
 }
 
-/// What HAProxy counts a cache's memory in.
+/// The unit in which HAProxy counts a cache's memory.
 const BLOCK: usize = 1024;
 
 /// Number of entries in each piece of an answer.
 const PIECE: usize = 128;
 
-/// The caches in HAProxy's format, with numbers in place of its addresses, which would help only attackers. `None` once the
+/// The caches in HAProxy's format, with numbers in place of addresses in memory, which only an attacker could use. `None` once the
 /// client is gone.
 fn as_text(pieces: &Pieces, caches: &[Arc<Cache>], now_s: u64) -> Option<()> {
     for (number, cache) in (1..).zip(caches) {

@@ -1,4 +1,4 @@
-//! `show info`: the fields of HAProxy 2.6, with its names, numbers and tags.
+//! `show info`: the fields of HAProxy 2.6 and 3.0, with their names, numbers and tags.
 
 use super::{Answer, Executor, Facts};
 use crate::{json, value::Value};
@@ -44,8 +44,8 @@ impl View<'_> {
 }
 
 impl Facts {
-    /// The version that clients see: HAProxy's and ours. From 2.7 on, those of the Data Plane API expect a master's `reload` to answer
-    /// when it is complete, which ours does.
+    /// The version that clients see: HAProxy's and ours. From 2.7 on, the clients of the Data Plane API expect a master's `reload`
+    /// to answer when it is complete, which ours does.
     pub(super) fn spoken_version(&self) -> String {
         format!("{SPEAKS_HAPROXY}-penstock-{}", self.version)
     }

@@ -5,13 +5,13 @@ use crate::{Args, table::Entry};
 /// A command about counters.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Statistics {
-    /// Shows those of the process.
+    /// Shows the counters of the process.
     Info(InfoFormat),
-    /// Shows those of proxies and servers.
+    /// Shows the counters of proxies and servers.
     Stat(Format, Rows),
     /// Shows the schema of their JSON.
     Schema,
-    /// The counters that a later process can begin with.
+    /// Prints the counters in the form that a later process can start from.
     StatsFile,
 }
 

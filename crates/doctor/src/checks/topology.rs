@@ -28,7 +28,7 @@ pub(super) fn check(case: &Case<'_>) -> Vec<Finding> {
     found
 }
 
-/// A share of processors that the kernel takes away for the rest of each period.
+/// A CPU quota: once it is used up, workers wait until the period ends.
 fn quota(case: &Case<'_>) -> Option<Finding> {
     let (path, text) = match case.host.text("/sys/fs/cgroup/cpu.max") {
         Some(text) => ("/sys/fs/cgroup/cpu.max", text),

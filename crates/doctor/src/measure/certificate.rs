@@ -10,12 +10,12 @@ pub(super) struct Identity {
     pub(super) chain: Vec<CertificateDer<'static>>,
     pub(super) key: PrivateKeyDer<'static>,
     pub(super) signing: Arc<SigningKey>,
-    /// For the reader.
+    /// What the report calls it.
     pub(super) description: String,
 }
 
 impl Identity {
-    /// The operator's.
+    /// Reads the operator's certificate and key.
     pub(super) fn read(name: &str, pem: &[u8], key: Option<&[u8]>) -> Result<Identity, String> {
         let chain: Vec<_> = CertificateDer::pem_slice_iter(pem)
             .collect::<Result<_, _>>()

@@ -5,12 +5,12 @@ use super::{Arrivals, Doubt, LoadReport, Mode, Second};
 
 /// A thread that ran, or waited for a core, for this share of the time had no time left for more load.
 pub(crate) const SATURATED: f64 = 0.9;
-/// Below these nothing is said with a spread.
+/// With fewer units or seconds no spread is given.
 const UNITS_MIN: u64 = 500;
 const SECONDS_MIN: f64 = 3.0;
-/// Steal time beyond this share is felt.
+/// Steal time beyond this share is noticeable.
 const STOLEN_MAX: f64 = 0.01;
-/// A wall clock that is being corrected drifts by less, seconds.
+/// Seconds; a clock that is only being slewed moves by less.
 const CLOCK_MAX: f64 = 0.01;
 /// Spread of the seconds' rates, as standard deviation over mean.
 const SPREAD_MAX: f64 = 0.15;
@@ -31,7 +31,7 @@ pub(crate) fn of(report: &LoadReport, began: &Moment, ended: &Moment) -> Vec<Dou
     doubts
 }
 
-/// What the counts themselves say; agents' reports, merged, are asked again.
+/// What the counts themselves say; called again on the merged reports of agents.
 pub(crate) fn of_counts(report: &LoadReport) -> Vec<Doubt> {
     let mut doubts = Vec::new();
     let units = report.plan.mode.units();

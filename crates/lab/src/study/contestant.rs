@@ -275,6 +275,9 @@ fn said_in(program: &Path, arguments: &[&str], environment: &[(String, String)])
 }
 
 /// The file of a program: as given, or in the usual places, which the search path of an ordinary user lacks in part.
+///
+/// # Errors
+/// If there is no such file.
 pub fn program(name: &str, given: Option<&Path>) -> Result<PathBuf, String> {
     if let Some(path) = given {
         let there = path.is_file();

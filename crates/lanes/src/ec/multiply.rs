@@ -88,7 +88,7 @@ impl<V: Vector, const N: usize> Sum<V, N> {
         let square = sqr_plus::<V, P, N>(&alpha, 11 * P::SMALL);
         let b = mul_plus::<V, P, N>(&self.x.digits, &g, 4 * P::SMALL);
         let d = if BEFORE_ADD { self.d } else { mul::<V, P, N>(&g, &self.d.digits).both() };
-        // Of what was added to the square, three times SMALL is left.
+        // Three times SMALL remains of what was added to the square.
         let x = square.less(b.twice()).both();
         let twice = b.less(x.columns).twice().digits();
         let w = mul_sub_sqr::<V, P, N>(&alpha, &twice, &g).digits();

@@ -156,7 +156,7 @@ impl Lane8 for Portable {
         Self::pick16(table, Portable([0; 8]), index.and(Portable([7; 8])))
     }
     fn pick16(low: Self, high: Self, index: Self) -> Self {
-        // Reads every entry, as there is no such permutation outside registers.
+        // Reads every entry: there is no such permutation outside registers, and an index must not become an address.
         let mut out = Portable([0; 8]);
         let index = index.and(Portable([15; 8]));
         for (entry, word) in low.0.iter().chain(&high.0).enumerate() {

@@ -85,11 +85,17 @@ fn usage_of_certificates() -> ExitCode {
 }
 
 /// Parses `--agents`.
+///
+/// # Errors
+/// If an address cannot be read.
 pub fn addresses(arguments: &Arguments) -> Result<Vec<Address>, String> {
     arguments.all("--agents").flat_map(|list| list.split(',')).map(|one| one.parse().map_err(said)).collect()
 }
 
 /// Reads `--ca`, `--cert` and `--key`, which must be given together.
+///
+/// # Errors
+/// If one is missing, or a file cannot be read.
 pub fn identity(arguments: &Arguments) -> Result<Option<Identity>, String> {
     match ["--ca", "--cert", "--key"].map(|name| arguments.one(name)) {
         [None, None, None] => Ok(None),

@@ -11,6 +11,9 @@ const SAME: Duration = Duration::from_millis(500);
 const ENDING: [Signal; 4] = [Signal::Int, Signal::Term, Signal::Hup, Signal::Quit];
 
 /// Lets signals end the run. To be called before any thread is started.
+///
+/// # Errors
+/// If the kernel does not let signals be waited for.
 pub fn stop_on_signal(stop: &Stop) -> Result<(), String> {
     let signals = Signals::block_these(&ENDING).map_err(|e| format!("signals cannot be waited for: {e}"))?;
     let stop = stop.clone();

@@ -139,6 +139,9 @@ fn load(arguments: &Arguments) -> Result<ExitCode, String> {
 }
 
 /// The plan that the options describe.
+///
+/// # Errors
+/// If an option's value cannot be read, or two contradict each other.
 pub fn plan(arguments: &Arguments) -> Result<LoadPlan, String> {
     if arguments.has("-s") {
         return Err(

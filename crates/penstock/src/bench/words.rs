@@ -3,12 +3,18 @@
 use std::time::Duration;
 
 /// Parses an integer above zero; `k` and `m` multiply it, as in wrk.
+///
+/// # Errors
+/// If it is not one, or too large for its type.
 pub fn number<N: TryFrom<u64>>(name: &str, text: &str) -> Result<N, String> {
     let whole = rate(name, text).ok().filter(|n| n.fract() == 0.0).and_then(|n| N::try_from(n as u64).ok());
     whole.ok_or_else(|| format!("{name} cannot be '{text}': expected a whole number above zero"))
 }
 
 /// Parses a number above zero, with the same suffixes.
+///
+/// # Errors
+/// If it is not one.
 pub fn rate(name: &str, text: &str) -> Result<f64, String> {
     let (digits, factor) = match text.strip_suffix(['k', 'K']) {
         Some(digits) => (digits, 1e3),
@@ -19,6 +25,9 @@ pub fn rate(name: &str, text: &str) -> Result<f64, String> {
 }
 
 /// Parses `30`, `30s`, `500ms`, `2m`, `1h`.
+///
+/// # Errors
+/// If it is no time.
 pub fn duration(name: &str, text: &str) -> Result<Duration, String> {
     let units = [("ms", 1e-3), ("s", 1.0), ("m", 60.0), ("h", 3600.0)];
     let (digits, unit) = units
@@ -32,6 +41,9 @@ pub fn duration(name: &str, text: &str) -> Result<Duration, String> {
 }
 
 /// Parses `0-3,8`.
+///
+/// # Errors
+/// If it is no such list.
 pub fn cores(list: &str) -> Result<Vec<usize>, String> {
     let bad = || format!("--cores cannot be '{list}': expected processors like 0-3,8");
     let mut cores = Vec::new();

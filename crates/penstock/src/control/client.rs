@@ -83,12 +83,18 @@ impl Client {
     }
 
     /// A client that came through the master, on a socket pair.
+    ///
+    /// # Errors
+    /// If the socket cannot be made non-blocking or registered.
     pub fn of_master(stream: std::os::unix::net::UnixStream) -> io::Result<Client> {
         stream.set_nonblocking(true)?;
         Ok(Client { stream: Stream::Unix(UnixStream::from_std(stream)?), who: "a client of the master".into() })
     }
 
     /// A client on a TCP socket.
+    ///
+    /// # Errors
+    /// If the connection is gone.
     pub fn tcp(stream: TcpStream, peer: SocketAddr) -> io::Result<Client> {
         stream.set_nodelay(true)?;
         Ok(Client { stream: Stream::Tcp(stream), who: peer.to_string() })

@@ -131,7 +131,10 @@ fn switch(which: Switch, arguments: &[String]) -> Result<Own, String> {
     }
 }
 
-/// Parses the words; an error is the sentence for the client.
+/// Parses the words.
+///
+/// # Errors
+/// If they are no command of the master's, or one that this client may not give: the sentence for the client.
 pub fn parse(words: &[String], level: Level) -> Result<Own, String> {
     match TABLE.iter().find(|entry| entry.is_named(words.iter().map(String::as_str))) {
         Some(entry) if level < entry.level => Err("Permission denied".into()),

@@ -28,6 +28,9 @@ pub(crate) struct Moved {
 impl Accepted {
     /// Moves the connection from this worker's reactor to worker `to`. Unix sockets stay, since their listening socket
     /// is shared by all workers.
+    ///
+    /// # Errors
+    /// The connection itself, if it has to stay.
     #[allow(clippy::result_large_err, reason = "what cannot be moved is given back whole, once a connection at most")]
     pub fn into_moved(self, to: usize) -> Result<Moved, Accepted> {
         let Accepted { socket, mut place, proxy, bind, accepted } = self;

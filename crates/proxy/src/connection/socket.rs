@@ -84,7 +84,10 @@ impl Socket {
             Socket::Memory(s) => s.poll_read_ready(cx),
         }
     }
-    /// Copies the first bytes without consuming them; `WouldBlock` if there are none yet.
+    /// Copies the first bytes without consuming them.
+    ///
+    /// # Errors
+    /// `WouldBlock` if there are none yet; what the kernel says if the connection is broken.
     pub fn try_peek(&self, into: &mut [u8]) -> io::Result<usize> {
         let peek = || Ok(recv(self.as_fd(), &mut *into, RecvFlags::PEEK | RecvFlags::DONTWAIT)?.1);
         match self {
@@ -94,7 +97,10 @@ impl Socket {
             Socket::Memory(s) => s.try_peek(into),
         }
     }
-    /// Reads bytes that were peeked at; `WouldBlock` if there are none.
+    /// Reads bytes that were peeked at.
+    ///
+    /// # Errors
+    /// `WouldBlock` if there are none; what the kernel says if the connection is broken.
     pub fn try_read(&self, into: &mut [u8]) -> io::Result<usize> {
         match self {
             Socket::Tcp(s) => s.stream.try_read(into),
@@ -119,6 +125,9 @@ impl Socket {
         penstock_sys::unsent(self.as_fd()).unwrap_or(0)
     }
     /// The remote address; a unix socket has none and counts as `0.0.0.0:0`.
+    ///
+    /// # Errors
+    /// If the connection is gone already.
     pub fn peer_addr(&self) -> io::Result<SocketAddr> {
         match self {
             Socket::Tcp(s) => s.peer(),
@@ -128,6 +137,9 @@ impl Socket {
         }
     }
     /// The local address.
+    ///
+    /// # Errors
+    /// If the connection is gone already.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
         match self {
             Socket::Tcp(s) => s.local(),

@@ -117,7 +117,7 @@ fn count(conn: &Conn<'_>, x: &Exchange) {
     let http = conn.proxy().mode == Mode::Http && !x.bypassed;
     // A server's status was counted when it arrived; what is refused here is an error whatever `http-err-codes` says.
     let refused = http && x.times.answered.is_none() && (400..500).contains(&status);
-    // A server that was asked and has not answered, or not in HTTP, has failed.
+    // A server has failed if it was asked and did not answer, or not in HTTP.
     let unanswered = http
         && x.times.answered.is_none()
         && matches!(x.log.termination, Termination(By::Server | By::ServerTimeout | By::Refusal, During::Headers))
@@ -145,7 +145,7 @@ fn count(conn: &Conn<'_>, x: &Exchange) {
         frontend.response(status);
     }
     let Some(backend) = x.backend else {
-        // What a `listen` section answers itself has its bytes on both of its sides.
+        // The bytes of what a `listen` section answers itself are counted on both of its sides.
         if http && x.times.complete.is_some() && conn.proxy().kind.has_backend() {
             let cells = counters.backend(conn.frontend);
             cells.bytes_in.add(x.log.bytes_uploaded);

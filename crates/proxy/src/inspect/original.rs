@@ -117,6 +117,9 @@ impl<'a, 'b> Original<'a, 'b> {
         })
     }
     /// Reads until there are `wanted` bytes, or all there are.
+    ///
+    /// # Errors
+    /// If the sender breaks off.
     pub async fn gather(&mut self, live: &mut Live<'_, '_>, wanted: u64) -> Result<(), Broken> {
         if self.complete || self.pieces.len() >= wanted {
             return Ok(());

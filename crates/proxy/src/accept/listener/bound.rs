@@ -63,6 +63,9 @@ pub(super) fn refuse_stranger(bind: &Bind, address: &ListenAddress, inherited: &
 
 impl<'a> Bound<'a> {
     /// Takes over as many inherited sockets as are needed, and binds those that are missing.
+    ///
+    /// # Errors
+    /// If an address cannot be bound, or a socket cannot be set up as the line says.
     pub fn new(
         proxy: &'a Proxy,
         bind: &'a Bind,
@@ -101,6 +104,9 @@ impl<'a> Bound<'a> {
     }
 
     /// Makes the sockets listen as the line says. Returns them, and whether all workers share them.
+    ///
+    /// # Errors
+    /// If the kernel refuses a setting, or to listen.
     pub fn listen(self) -> Result<(Vec<OwnedFd>, bool), Failed> {
         match &self.target {
             Target::Tcp(_) => {

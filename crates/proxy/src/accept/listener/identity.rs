@@ -21,6 +21,9 @@ pub(super) enum Identity {
 
 impl Identity {
     /// The identity of the TCP socket that a `bind` line asks for on an address.
+    ///
+    /// # Errors
+    /// If the kernel's default for `bindv6only` cannot be read.
     pub fn tcp(bind: &Bind, address: SocketAddr) -> io::Result<Self> {
         let only_v6 = match address {
             SocketAddr::V4(_) => false,
