@@ -16,6 +16,12 @@ use tokio::time::Instant;
 
 /// Counts and logs an exchange that has ended.
 pub(crate) fn run(live: &mut Live<'_, '_>) {
+    run_quietly(live);
+    write(live.conn, live.x);
+}
+
+/// Like [`run`], without the log line.
+fn run_quietly(live: &mut Live<'_, '_>) {
     // When its line is written, the exchange itself no longer counts as current.
     live.x.presence = None;
     if live.x.refused && live.x.switched.is_some() {
@@ -27,7 +33,6 @@ pub(crate) fn run(live: &mut Live<'_, '_>) {
     live.x.log.bytes_uploaded = live.client.counts().received;
     measure(live.conn, live.x, now);
     count(live.conn, live.x);
-    write(live.conn, live.x);
 }
 
 /// Counts and logs an invalid HTTP/2 request, whose stream was reset without a response, as HAProxy does.
@@ -64,8 +69,9 @@ pub(crate) fn tcp_as_soon_as(conn: &mut Conn<'_>, x: &mut Exchange) {
 /// Like [`run`], for a connection that ended before a complete request. With `option dontlognull`, a client that never
 /// sent anything is not logged.
 pub(crate) fn log_unless_null(live: &mut Live<'_, '_>, partial: bool) {
+    run_quietly(live);
     if partial || !live.conn.proxy().options.dontlognull {
-        run(live);
+        write(live.conn, live.x);
     }
 }
 
@@ -115,8 +121,10 @@ fn count(conn: &Conn<'_>, x: &Exchange) {
     let ms = |value: i64| u64::try_from(value).ok();
     let frontend = counters.frontend(conn.frontend);
     let http = conn.proxy().mode == Mode::Http && !x.bypassed;
-    // A server's status was counted when it arrived; what is refused here is an error whatever `http-err-codes` says.
-    let refused = http && x.times.answered.is_none() && (400..500).contains(&status);
+    // A server's status was counted when it arrived; what is refused here is an error whatever `http-err-codes` says, but for a
+    // request that does not come in time.
+    let late = x.refused && status == 408;
+    let refused = http && x.times.answered.is_none() && (400..500).contains(&status) && !late;
     // A server has failed if it was asked and did not answer, or not in HTTP.
     let unanswered = http
         && x.times.answered.is_none()
@@ -141,6 +149,10 @@ fn count(conn: &Conn<'_>, x: &Exchange) {
     if http {
         if x.times.complete.is_none() {
             frontend.request(now_ms);
+            // A malformed request of HTTP/2, which gets no status, is not one of those who are tracked.
+            if status != 0 {
+                conn.session.tracking.http_request(now_ms);
+            }
         }
         frontend.response(status);
     }
