@@ -54,8 +54,8 @@ pub(super) const TABLE: &[FetchSpec] = &[
         captured(&ctx.txn.request_captures, args)
     }),
     one("capture.req.method", &[], Str, KEPT, "The method as received.", |ctx, _| received(ctx, |line| line.method())),
-    one("capture.req.uri", &[], Str, KEPT, "The target as received.", |ctx, _| {
-        received(ctx, |line| path_of(line.target()))
+    one("capture.req.uri", &[], Str, KEPT, "The path as received, with its query.", |ctx, _| {
+        path_of(ctx.txn.received.target()).map(Value::str).ok_or(Missing::Absent)
     }),
     one("capture.req.ver", &[], Str, KEPT, "`HTTP/1.0` or `HTTP/1.1`, as received.", |ctx, _| {
         received(ctx, |line| if line.version() == b"HTTP/1.0" { b"HTTP/1.0" } else { b"HTTP/1.1" })
@@ -402,18 +402,13 @@ fn received<'c>(ctx: &'c Context<'_>, part: impl Fn(&'c crate::RequestLine) -> &
     if ctx.txn.received.is_empty() { Err(Missing::Absent) } else { Ok(Value::str(part(&ctx.txn.received))) }
 }
 
-/// The path and query of a target in absolute form.
-pub(crate) fn path_of(target: &[u8]) -> &[u8] {
+/// The path and query of a target, unless it has none: it is `*`, an authority, or ends with one.
+pub(crate) fn path_of(target: &[u8]) -> Option<&[u8]> {
     if target.starts_with(b"/") {
-        return target;
+        return Some(target);
     }
-    match memchr::memmem::find(target, b"://") {
-        Some(scheme) => {
-            let authority = scheme + 3;
-            memchr::memchr(b'/', &target[authority..]).map_or(b"/", |at| &target[authority + at..])
-        }
-        None => target,
-    }
+    let authority = memchr::memmem::find(target, b"://")? + 3;
+    memchr::memchr(b'/', &target[authority..]).map(|at| &target[authority + at..])
 }
 
 fn number<'c>(text: &[u8]) -> Fetched<'c> {

@@ -43,7 +43,7 @@ pub const ALIASES: &[AliasSpec] = &[
         uri(c, f, out, |line| before_query(line.target()))
     }),
     http("HPO", "The path as received, without the query.", |c, f, out| {
-        uri(c, f, out, |line| before_query(path_of(line.target())));
+        uri(c, f, out, |line| before_query(path_of(line.target()).unwrap_or_default()));
     }),
     AliasSpec {
         solid: true,
