@@ -155,12 +155,10 @@ impl<'a> Args<'a> {
             BadTime::Overflow => self.wrong(
                 word,
                 format!("'{}' is too long for {what}", word.text),
-                "the longest is 2147483647ms, a little over 24 days",
-            ),
-            BadTime::Underflow => self.wrong(
-                word,
-                format!("'{}' is too short for {what}", word.text),
-                "the shortest that is not zero is 1ms",
+                match unit.as_secs() {
+                    0 => "the longest is 2147483647ms, a little over 24 days",
+                    _ => "the longest is 2147483647s, a little over 68 years",
+                },
             ),
         }
     }

@@ -2,18 +2,16 @@
 
 use std::time::Duration;
 
-/// HAProxy stores times as signed 32-bit milliseconds: longer ones are refused there, and here.
-const LONGEST_MS: u128 = i32::MAX as u128;
+/// HAProxy stores times as signed 32-bit numbers of their unit: longer ones are refused there, and here.
+const MOST: u128 = i32::MAX as u128;
 
 /// Why a time is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BadTime {
     /// Not digits followed by a known unit.
     Syntax,
-    /// Over 2147483647 ms, a little more than 24 days.
+    /// Over 2147483647 of the unit: a little more than 24 days if that is the millisecond, 68 years if it is the second.
     Overflow,
-    /// More than zero but less than a millisecond, which HAProxy would round to zero.
-    Underflow,
 }
 
 /// The units of time in µs; a unit comes before any other that is a prefix of it.
@@ -26,7 +24,7 @@ const UNITS: &[(&str, u128)] = &[
     ("d", 86_400 * 1_000_000),
 ];
 
-/// Parses `30s`, `500ms`, `1h`...; a bare number is in `unit`. Also returns the ignored text after the unit, such as
+/// Parses `30s`, `500ms`, `1h`...; a bare number is in `unit`, and others are rounded up to it. Also returns the ignored text after the unit, such as
 /// the `ec` of `30sec`: HAProxy 2.6 warns about it, and [`unread`] is that warning.
 ///
 /// # Errors
@@ -46,14 +44,11 @@ pub fn time(text: &str, unit: Duration) -> Result<(Duration, &str), BadTime> {
     // More digits than fit into u64 must be an overflow.
     let count: u64 = text[..digits].parse().map_err(|_| BadTime::Overflow)?;
     let us = u128::from(count) * unit_us;
-    if us > LONGEST_MS * 1_000 {
+    let whole = us.div_ceil(unit.as_micros());
+    if whole > MOST {
         return Err(BadTime::Overflow);
     }
-    if us > 0 && us < 1_000 {
-        return Err(BadTime::Underflow);
-    }
-    // HAProxy rounds up to whole milliseconds.
-    Ok((Duration::from_millis(us.div_ceil(1_000) as u64), rest))
+    Ok((unit * whole as u32, rest))
 }
 
 /// The warning about `rest`, which follows the unit of the time `text`: the message and a hint.
@@ -157,13 +152,20 @@ mod tests {
         assert_eq!(whole("25d"), Err(BadTime::Overflow));
         assert_eq!(whole("2147483647"), Ok(Duration::from_millis(2_147_483_647)));
         assert_eq!(whole("2147483648"), Err(BadTime::Overflow));
-        assert_eq!(whole("500us"), Err(BadTime::Underflow));
+        assert_eq!(whole("500us"), Ok(MS));
+        assert_eq!(whole("1us"), Ok(MS));
+        assert_eq!(whole("0us"), Ok(Duration::ZERO));
         assert_eq!(whole("1500us"), Ok(Duration::from_millis(2)));
         assert_eq!(whole("0"), Ok(Duration::ZERO));
         for bad in ["", "s", "1x", "-1", "1 s", "1.5s", "１s"] {
             assert_eq!(whole(bad), Err(BadTime::Syntax), "{bad}");
         }
         assert_eq!(whole("99999999999999999999"), Err(BadTime::Overflow));
+        let seconds = |text| time(text, Duration::from_secs(1)).map(|(length, _)| length.as_millis());
+        assert_eq!(seconds("1us"), Ok(1_000));
+        assert_eq!(seconds("1001ms"), Ok(2_000));
+        assert_eq!(seconds("24855d"), Ok(2_147_472_000_000));
+        assert_eq!(seconds("24856d"), Err(BadTime::Overflow));
     }
 
     #[test]
