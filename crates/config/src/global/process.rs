@@ -510,11 +510,7 @@ fn stats_socket(global: &mut Global, args: &mut Args<'_>) -> Parsed {
         "maxconn",
     ];
     let word = args.word("an address")?;
-    // Paths may be written without a slash; `ipv4@` and its like are sockets of the network.
-    let address = match word.text.contains(['@', ':']) || word.text.starts_with('/') {
-        true => address::listen(args, word, &word.text)?,
-        false => crate::model::ListenAddress::Unix(PathBuf::from(&word.text)),
-    };
+    let address = address::listen(args, word, &word.text)?;
     let mut socket = StatsSocket {
         address,
         mode: None,
