@@ -183,6 +183,9 @@ impl Linker<'_> {
                     let start = at;
                     at += 1;
                     let mut flags = common;
+                    if bytes.get(at) == Some(&b'(') {
+                        at = after_name(text, at)?;
+                    }
                     if bytes.get(at) == Some(&b'{') {
                         let Some(len) = text[at..].find('}') else {
                             return Err(Problem::new(at..text.len(), "'%{' needs a closing '}'"));
@@ -249,6 +252,27 @@ impl Nodes {
             self.push(Part::Nothing);
         }
         self.done
+    }
+}
+
+/// Where what follows the name of a field begins: `(name)` or `(name:type)` at `open`. As in HAProxy 3.0, only encodings that we
+/// do not have would write it.
+fn after_name(text: &str, open: usize) -> Result<usize, Problem> {
+    const TYPES: &str = "a name may be followed by ':' and 'str', 'sint', 'bool' or 'raw'";
+    let Some(len) = text[open..].find(')') else {
+        return Err(Problem::new(open..text.len(), "'%(' needs a closing ')'"));
+    };
+    let inside = &text[open + 1..open + len];
+    let (name, kind) = inside.split_once(':').map_or((inside, None), |(name, kind)| (name, Some(kind)));
+    if !name.bytes().all(|c| c.is_ascii_alphanumeric() || c == b'-' || c == b'_') {
+        let message = format!("'{name}' is not a field's name: letters, digits, '-' and '_' make one");
+        return Err(Problem::new(open + 1..open + len, message));
+    }
+    match kind {
+        None | Some("str" | "sint" | "bool" | "raw") => Ok(open + len + 1),
+        Some(kind) => {
+            Err(Problem::new(open + 1..open + len, format!("'{kind}' is not a field's type")).hint(TYPES.to_owned()))
+        }
     }
 }
 
