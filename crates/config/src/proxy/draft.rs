@@ -124,6 +124,10 @@ impl Draft {
             .diagnostics
             .warning(span, format!("'{name}' is ignored because a '{section}' section has no use for it"))
             .hint(hint);
+        // Nothing evaluates these there, but the names and the conditions in them have to be right too.
+        if matches!(name, "monitor fail" | "source" | "use_backend" | "use-server") {
+            return Ok(None);
+        }
         Ok(Some(Draft::new(self.proxy.name.clone(), self.proxy.kind, self.place, self.proxy.span)))
     }
 
@@ -177,6 +181,9 @@ impl Draft {
             )),
             Some(ProxyKind::Listen) => Some(format!(
                 "a listen section cannot inherit from '{name}' at line {line}, which has TCP or HTTP rules"
+            )),
+            Some(ProxyKind::Frontend) if !self.proxy.tcp_response_content.is_empty() => Some(format!(
+                "a frontend section cannot inherit from '{name}' at line {line}, which has 'tcp-response content' rules"
             )),
             Some(kind) => {
                 let first = self.first_heir.get().unwrap_or(kind);

@@ -24,7 +24,7 @@ use crate::{
 };
 use penstock_config::{
     Diagnostics, Line, Span, Word,
-    model::{CacheId, ProxyId},
+    model::{CacheId, ProxyId, ProxyKind},
 };
 use penstock_http::Version;
 use std::{ops::RangeInclusive, time::Duration};
@@ -460,6 +460,14 @@ impl<'l> Build<'_, 'l, '_> {
         Some(Action::WaitForBody { time: Duration::from_millis(ms), at_least })
     }
 
+    /// What the section is in which the rule is written; `None` if that is a defaults section: a rule there may stay although it
+    /// does not fit the section that inherits it.
+    fn written_in(&self) -> Option<ProxyKind> {
+        let proxy = self.scope.proxy.and_then(|id| self.linker.config.proxies.get(id))?;
+        let (rule, section) = (self.word.span, proxy.span);
+        ((rule.file, rule.line) > (section.file, section.line)).then_some(proxy.kind)
+    }
+
     fn time(&mut self) -> Option<u64> {
         let word = self.next("a time")?;
         let ms = parse_time_ms(word);
@@ -484,7 +492,7 @@ impl<'l> Build<'_, 'l, '_> {
                 return None;
             }
         };
-        let kind = self.scope.proxy.and_then(|id| self.linker.config.proxies.get(id)).map(|proxy| proxy.kind);
+        let kind = self.written_in();
         let (fits, here, there) = match which {
             Timeout::Client => {
                 (kind.is_none_or(|kind| kind.has_frontend()), "backend, which has no clients", "frontend")

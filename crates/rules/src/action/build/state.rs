@@ -2,6 +2,7 @@
 
 use super::{Build, Slot};
 use crate::{
+    Kind,
     action::{Action, Amount},
     hint,
     log::Purpose,
@@ -10,6 +11,7 @@ use crate::{
     value::Type,
     vars::{Condition, VarRef},
 };
+use penstock_config::model::ProxyKind;
 
 impl<'l> Build<'_, 'l, '_> {
     /// Reads `(txn.x,ifnotset)`.
@@ -89,6 +91,25 @@ impl<'l> Build<'_, 'l, '_> {
             self.error(value.span, format!("'{}' is not a number", value.text), None);
             return None;
         };
+        let content = self.kind == Kind::TcpContent;
+        let proxy = self.scope.proxy.and_then(|id| self.linker.config.proxies.get(id));
+        let in_backend = proxy.is_some_and(|proxy| proxy.kind == ProxyKind::Backend);
+        let refusal = match keyword.text.as_str() {
+            "len" if self.kind.is_response() => Some((
+                "a response is kept in a slot that is declared: 'id' is expected",
+                "write 'declare capture response len LENGTH' in the frontend, and 'id SLOT' here",
+            )),
+            "id" if content => Some(("these rules make a slot of their own: 'len' is expected", "write 'len LENGTH'")),
+            "len" if in_backend => Some((
+                "a backend has no slots of its own",
+                "write 'declare capture request len LENGTH' in the frontend, and 'id SLOT' here",
+            )),
+            _ => None,
+        };
+        if let Some((message, hint)) = refusal {
+            self.error(keyword.span, message.to_owned(), Some(hint.to_owned()));
+            return None;
+        }
         let slots = if self.kind.is_response() { &mut self.captures.response } else { &mut self.captures.request };
         match keyword.text.as_str() {
             "len" => {
