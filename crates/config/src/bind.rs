@@ -60,11 +60,14 @@ impl BindDraft {
             }
             tls.generate = signing.finish(args)?;
             bind.tls = Some(tls);
-        } else if !tls.crt.is_empty() || !tls.crt_list.is_empty() {
-            let span = args.span;
-            args.diagnostics()
-                .warning(span, "this 'bind' line has certificates but not 'ssl': it is served in clear text")
-                .hint("add 'ssl' to serve TLS");
+        } else {
+            if !tls.crt.is_empty() || !tls.crt_list.is_empty() {
+                let span = args.span;
+                args.diagnostics()
+                    .warning(span, "this 'bind' line has certificates but not 'ssl': it is served in clear text")
+                    .hint("add 'ssl' to serve TLS");
+            }
+            bind.idle_tls = Some(tls);
         }
         Ok(bind)
     }
@@ -154,7 +157,8 @@ const SOCKET: &[Entry] = &[
         "use 'accept-proxy' and have the balancer before send PROXY headers",
     ),
     Entry::new("backlog", ONE, "Number of connections that the system may queue", |d, a| {
-        d.bind.backlog = Some(a.number("a number of connections", 1..=i32::MAX as u32)?);
+        // As in HAProxy, 0 leaves it to the default.
+        d.bind.backlog = Some(a.number("a number of connections", 0..=i32::MAX as u32)?).filter(|backlog| *backlog > 0);
         Ok(())
     }),
     Entry::new("defer-accept", NONE, "The system waits for data before it accepts", |d, _| {
@@ -190,13 +194,14 @@ const SOCKET: &[Entry] = &[
         Ok(())
     }),
     Entry::accepted("label", ONE, "Label by which other lines refer to this one", "nothing refers to it yet"),
-    Entry::accepted("level", ONE, "Privilege level of a stats socket", "this is not a stats socket"),
-    Entry::accepted(
-        "severity-output",
-        ONE,
-        "How a stats socket shows the severity of its answers",
-        "this is not a stats socket",
-    ),
+    Entry::new("level", ONE, "Privilege level of a stats socket", |_, a| {
+        a.choice("a level", &[("user", ()), ("operator", ()), ("admin", ())])
+    })
+    .notice("this is not a stats socket"),
+    Entry::new("severity-output", ONE, "How a stats socket shows the severity of its answers", |_, a| {
+        a.choice("how to write severities", &[("none", ()), ("number", ()), ("string", ())])
+    })
+    .notice("this is not a stats socket"),
     Entry::new("maxconn", ONE, "Largest number of concurrent connections", |d, a| {
         d.bind.maxconn = Some(a.number("a number of connections", 1..=i32::MAX as u32)?);
         Ok(())
@@ -226,7 +231,10 @@ const SOCKET: &[Entry] = &[
         "start a process in that namespace",
     ),
     Entry::accepted("nbconn", ONE, "Number of connections of a reverse HTTP listener", "reverse HTTP is not served"),
-    Entry::accepted("nice", ONE, "Priority of the socket's connections", "connections of a worker take turns"),
+    Entry::new("nice", ONE, "Priority of the socket's connections", |_, a| {
+        a.number("a priority", -1024..=1024).map(drop)
+    })
+    .notice("connections of a worker take turns"),
     Entry::accepted("process", ONE, "Which processes serve it", "there is one process, and all its threads serve"),
     Entry::accepted("thread", ONE, "Threads that serve the address", "all threads serve every address"),
     Entry::accepted(
@@ -346,9 +354,9 @@ const TLS: &[Entry] = &[
         d.signing.generate = true;
         Ok(())
     }),
-    Entry::new("ciphers", ONE, "TLS 1.2 ciphers", |d, a| tls::ciphers(&mut d.tls.conf, a)),
-    Entry::new("ciphersuites", ONE, "TLS 1.3 cipher suites", |d, a| tls::ciphersuites(&mut d.tls.conf, a)),
-    Entry::new("curves", ONE, "Groups for the key exchange", |d, a| tls::curves(&mut d.tls.conf, a)),
+    Entry::new("ciphers", ONE, tls::CIPHERS, |d, a| tls::ciphers(&mut d.tls.conf, a)),
+    Entry::new("ciphersuites", ONE, tls::CIPHERSUITES, |d, a| tls::ciphersuites(&mut d.tls.conf, a)),
+    Entry::new("curves", ONE, tls::CURVES, |d, a| tls::curves(&mut d.tls.conf, a)),
     Entry::new("ecdhe", ONE, "Groups for the key exchange where no 'curves' are set", |d, a| {
         d.tls.conf.ecdhe = Some(a.spanned("a list of curves")?);
         Ok(())

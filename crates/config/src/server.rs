@@ -273,9 +273,9 @@ pub(crate) const TLS: &[Entry] = &[
         Ok(())
     }),
     Entry::new("alpn", ONE, "Protocols offered to the server", |s, a| tls::alpn(&mut s.tls_settings.conf, a)),
-    Entry::new("ciphers", ONE, "TLS 1.2 ciphers", |s, a| tls::ciphers(&mut s.tls_settings.conf, a)),
-    Entry::new("ciphersuites", ONE, "TLS 1.3 cipher suites", |s, a| tls::ciphersuites(&mut s.tls_settings.conf, a)),
-    Entry::new("curves", ONE, "Groups for the key exchange", |s, a| tls::curves(&mut s.tls_settings.conf, a)),
+    Entry::new("ciphers", ONE, tls::CIPHERS, |s, a| tls::ciphers(&mut s.tls_settings.conf, a)),
+    Entry::new("ciphersuites", ONE, tls::CIPHERSUITES, |s, a| tls::ciphersuites(&mut s.tls_settings.conf, a)),
+    Entry::new("curves", ONE, tls::CURVES, |s, a| tls::curves(&mut s.tls_settings.conf, a)),
     Entry::new("force-tlsv12", NONE, "TLS 1.2 only", |s, _| tls::force(&mut s.tls_settings.conf, TlsVersion::Tls12)),
     Entry::new("force-tlsv13", NONE, "TLS 1.3 only", |s, _| tls::force(&mut s.tls_settings.conf, TlsVersion::Tls13)),
     Entry::new("no-sslv3", NONE, "Not SSL 3.0", |s, _| tls::without(&mut s.tls_settings.conf, TlsVersion::Ssl3)),

@@ -14,6 +14,13 @@ pub(crate) const VERSIONS: &[(&str, TlsVersion)] = &[
     ("TLSv1.3", TlsVersion::Tls13),
 ];
 
+/// What is said of lists of names that mean as much as is there.
+pub(crate) const CIPHERS: &str =
+    "TLS 1.2 ciphers; of OpenSSL's names, those of ECDHE with AES-GCM or CHACHA20-POLY1305 mean something here";
+pub(crate) const CIPHERSUITES: &str =
+    "TLS 1.3 cipher suites; TLS_AES_128_GCM_SHA256, TLS_AES_256_GCM_SHA384 and TLS_CHACHA20_POLY1305_SHA256 exist here";
+pub(crate) const CURVES: &str = "Groups for the key exchange; X25519MLKEM768, X25519, P-256 and P-384 exist here";
+
 pub(crate) fn ciphers(conf: &mut TlsConf, args: &mut Args<'_>) -> Parsed {
     conf.ciphers = Some(args.spanned("a list of ciphers")?);
     Ok(())

@@ -207,6 +207,20 @@ pub(crate) fn groups(text: &str) -> Chosen<&'static dyn SupportedKxGroup> {
     })
 }
 
+/// The first word of a list of groups that names none: it is empty, or a slip. One marked with `?` need not exist.
+pub(crate) fn not_a_group(text: &str) -> Option<&str> {
+    text.split([':', '/']).find(|word| {
+        let name = word.trim_start_matches('*').to_ascii_lowercase();
+        let here = groups(&name).dropped.is_empty();
+        let elsewhere = ELSEWHERE.iter().any(|start| name.starts_with(start));
+        name.is_empty() || name.contains([',', ' ']) || !(here || elsewhere || name.starts_with('?'))
+    })
+}
+
+/// How the names of OpenSSL's other groups begin.
+const ELSEWHERE: [&str; 12] =
+    ["p-", "k-", "b-", "secp", "sect", "prime", "x448", "brainpool", "ffdhe", "mlkem", "c2pnb", "wap-"];
+
 /// The groups to use if the configuration does not select any.
 pub(crate) fn default_groups() -> Vec<&'static dyn SupportedKxGroup> {
     GROUPS.to_vec()

@@ -63,6 +63,14 @@ pub(crate) fn resolve(
         suites.extend(chosen(words, own(false), ciphers::ciphers, "ciphers", diagnostics)?);
     }
     let words = conf.curves.as_ref().or(defaults.curves.as_ref()).or(conf.ecdhe.as_ref());
+    if let Some(words) = words
+        && let Some(name) = ciphers::not_a_group(&words.value)
+    {
+        diagnostics
+            .error(words.span, format!("'{name}' is not a group for key exchanges"))
+            .hint("expected names between colons, as in X25519MLKEM768:X25519:P-256:P-384");
+        return None;
+    }
     let groups: Vec<&'static dyn SupportedKxGroup> =
         chosen(words, ciphers::default_groups(), ciphers::groups, "curves", diagnostics)?;
     if conf.allow_0rtt {

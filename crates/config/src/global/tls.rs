@@ -31,18 +31,28 @@ pub(super) const KEYWORDS: &[Entry] = &[
         "Directory of private keys given by relative paths",
         "keys stand beside certificates",
     ),
-    Entry::new("ssl-default-bind-ciphers", ONE, "TLS 1.2 ciphers of 'bind' lines", |g, a| {
+    Entry::new("ssl-default-bind-ciphers", ONE, "TLS 1.2 ciphers of 'bind' lines, as their 'ciphers'", |g, a| {
         g.tls_bind.ciphers = Some(a.spanned("a list of ciphers")?);
         Ok(())
     }),
-    Entry::new("ssl-default-bind-ciphersuites", ONE, "TLS 1.3 cipher suites of 'bind' lines", |g, a| {
-        g.tls_bind.ciphersuites = Some(a.spanned("a list of cipher suites")?);
-        Ok(())
-    }),
-    Entry::new("ssl-default-bind-curves", ONE, "Groups for the key exchange of 'bind' lines", |g, a| {
-        g.tls_bind.curves = Some(a.spanned("a list of curves")?);
-        Ok(())
-    }),
+    Entry::new(
+        "ssl-default-bind-ciphersuites",
+        ONE,
+        "TLS 1.3 cipher suites of 'bind' lines, as their 'ciphersuites'",
+        |g, a| {
+            g.tls_bind.ciphersuites = Some(a.spanned("a list of cipher suites")?);
+            Ok(())
+        },
+    ),
+    Entry::new(
+        "ssl-default-bind-curves",
+        ONE,
+        "Groups for the key exchange of 'bind' lines, as their 'curves'",
+        |g, a| {
+            g.tls_bind.curves = Some(a.spanned("a list of curves")?);
+            Ok(())
+        },
+    ),
     Entry::new("ssl-default-bind-options", SOME, "Other TLS settings of 'bind' lines", |g, a| {
         options(&mut g.tls_bind, a)
     }),
@@ -53,18 +63,28 @@ pub(super) const KEYWORDS: &[Entry] = &[
         "Signature algorithms accepted in clients' certificates",
         "the TLS library's own set is used",
     ),
-    Entry::new("ssl-default-server-ciphers", ONE, "TLS 1.2 ciphers of servers", |g, a| {
+    Entry::new("ssl-default-server-ciphers", ONE, "TLS 1.2 ciphers of servers, as their 'ciphers'", |g, a| {
         g.tls_server.ciphers = Some(a.spanned("a list of ciphers")?);
         Ok(())
     }),
-    Entry::new("ssl-default-server-ciphersuites", ONE, "TLS 1.3 cipher suites of servers", |g, a| {
-        g.tls_server.ciphersuites = Some(a.spanned("a list of cipher suites")?);
-        Ok(())
-    }),
-    Entry::new("ssl-default-server-curves", ONE, "Groups for the key exchange of servers", |g, a| {
-        g.tls_server.curves = Some(a.spanned("a list of curves")?);
-        Ok(())
-    }),
+    Entry::new(
+        "ssl-default-server-ciphersuites",
+        ONE,
+        "TLS 1.3 cipher suites of servers, as their 'ciphersuites'",
+        |g, a| {
+            g.tls_server.ciphersuites = Some(a.spanned("a list of cipher suites")?);
+            Ok(())
+        },
+    ),
+    Entry::new(
+        "ssl-default-server-curves",
+        ONE,
+        "Groups for the key exchange of servers, as their 'curves'",
+        |g, a| {
+            g.tls_server.curves = Some(a.spanned("a list of curves")?);
+            Ok(())
+        },
+    ),
     Entry::new("ssl-default-server-options", SOME, "Other TLS settings of servers", |g, a| {
         options(&mut g.tls_server, a)
     }),

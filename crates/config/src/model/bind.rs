@@ -44,6 +44,8 @@ pub struct Bind {
     pub name: Option<String>,
     /// `ssl` and everything that belongs to it; `None` for clear text.
     pub tls: Option<BindTls>,
+    /// What belongs to `ssl` on a line without it: without effect, but its files have to be there.
+    pub idle_tls: Option<BindTls>,
     /// `ssl-on-connect`: TLS begins inside a CONNECT, and everything else is in clear text.
     pub ssl_on_connect: bool,
     /// `accept-proxy`.
@@ -91,6 +93,7 @@ impl Bind {
             addresses,
             name: None,
             tls: None,
+            idle_tls: None,
             ssl_on_connect: false,
             accept_proxy: false,
             interface: None,

@@ -101,6 +101,15 @@ impl Builder<'_> {
         Some(found)
     }
 
+    /// Reads the files of authorities that are named to no effect, since nobody is verified by them: a slip in their names is an
+    /// error all the same.
+    pub fn authorities_of(&mut self, conf: &TlsConf) -> Option<()> {
+        for file in [&conf.ca_file, &conf.ca_verify_file].into_iter().flatten() {
+            self.authority(file)?;
+        }
+        conf.crl_file.as_ref().map_or(Some(()), |file| self.revocations(file).map(drop))
+    }
+
     /// The lists of a `crl-file`, which is read if it is not in the store.
     pub fn revocations(&mut self, file: &Spanned<PathBuf>) -> Option<Vec<CertificateRevocationListDer<'static>>> {
         let name = file.value.display().to_string();

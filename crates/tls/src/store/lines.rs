@@ -152,8 +152,8 @@ pub(crate) fn acceptor(
     })
 }
 
-/// Loads every certificate of every `crt-store`, including those that no line uses, so that a missing file is found
-/// when the configuration is checked.
+/// Loads every certificate of every `crt-store`, including those that no line uses, and the files of lines that name them
+/// without `ssl`, so that a missing file is found when the configuration is checked.
 pub fn check_stores(config: &Config, store: &Store, loader: &dyn Loader, diagnostics: &mut Diagnostics) {
     let state = &mut *store.state();
     let mut builder = Builder {
@@ -167,6 +167,15 @@ pub fn check_stores(config: &Config, store: &Store, loader: &dyn Loader, diagnos
     for (crt_store, load) in config.crt_stores.iter().flat_map(|store| loads(store).map(move |load| (store, load))) {
         let name = format!("@{}/{}", crt_store.name, load.alias.unwrap_or(load.crt));
         let _ = builder.certificate(&name, Path::new(&name), load.span);
+    }
+    for tls in config.proxies.iter().flat_map(|proxy| &proxy.binds).filter_map(|bind| bind.idle_tls.as_ref()) {
+        builder.ticket_keys(tls);
+        let wanted = builder.wanted(tls, &mut Vec::new());
+        builder.read_all(&wanted);
+        for want in &wanted {
+            let _ = builder.certificate(&want.name, &want.path, want.span);
+        }
+        let _ = builder.authorities_of(&tls.conf);
     }
 }
 
@@ -421,6 +430,7 @@ impl Builder<'_> {
         };
         part("verify", &[verify as u8]);
         if verify == Verify::None {
+            self.authorities_of(conf)?;
             return Some((policy_id(id), None));
         }
         let Some(ca_file) = conf.ca_file.as_ref().or(conf.ca_verify_file.as_ref()) else {
