@@ -149,7 +149,7 @@ pub(crate) fn server(args: &mut Args<'_>, word: &Word) -> Parsed<(ServerHost, Se
 }
 
 /// An IP address; `*` and the empty string mean every address.
-fn ip(host: &str, family: Option<Family>) -> Option<IpAddr> {
+pub(crate) fn ip(host: &str, family: Option<Family>) -> Option<IpAddr> {
     match (host, family) {
         ("" | "*", Some(Family::V6)) => Some(Ipv6Addr::UNSPECIFIED.into()),
         ("" | "*", _) => Some(Ipv4Addr::UNSPECIFIED.into()),
@@ -159,7 +159,7 @@ fn ip(host: &str, family: Option<Family>) -> Option<IpAddr> {
     }
 }
 
-fn host_name(args: &mut Args<'_>, word: &Word, host: &str) -> Parsed<String> {
+pub(crate) fn host_name(args: &mut Args<'_>, word: &Word, host: &str) -> Parsed<String> {
     let plain = |c: u8| c.is_ascii_alphanumeric() || matches!(c, b'-' | b'_' | b'.');
     // All digits and dots, but not an address: 10.0.0.256 or 10.0.0 would only fail later, in a resolver.
     let number = host.bytes().all(|c| c.is_ascii_digit() || c == b'.');

@@ -378,7 +378,8 @@ fn check_port(proxy: &Proxy, server: &Server, diagnostics: &mut Diagnostics) {
     let network = match &server.host {
         // As in HAProxy: a server whose address is a placeholder gets one, and a port, at run time.
         ServerHost::Ip(ip) => !ip.is_unspecified(),
-        ServerHost::Name(_) => true,
+        // Whoever resolves a name may learn the port with the address, from an SRV record.
+        ServerHost::Name(_) => false,
         ServerHost::Unix(_) | ServerHost::Abstract(_) => false,
     };
     if network && !step && matches!(server.port, ServerPort::Offset(_)) {

@@ -383,7 +383,7 @@ const REACH: &[Entry] = &[
         Ok(())
     }),
     Entry::new("source", ANYTHING, "The address that connections come from", |s, a| {
-        s.source = Some(source(a)?);
+        s.source = Some(source(a, true)?);
         Ok(())
     }),
     Entry::new("resolvers", ONE, "The 'resolvers' section that resolves the server's name at run time", |s, a| {
@@ -459,34 +459,36 @@ fn unsend(settings: &mut ServerSettings, options: &[&str]) -> Parsed {
     Ok(())
 }
 
-/// Parses `ADDR[:PORT[-PORT]] [usesrc ADDR|client|clientip|hdr_ip(..)] [interface NAME]`.
-pub(crate) fn source(args: &mut Args<'_>) -> Parsed<SourceAddress> {
+/// Parses `ADDR[:PORT[-PORT]] [usesrc ADDR|client|clientip|hdr_ip(..)] [interface NAME]`; a whole section has no range of ports.
+pub(crate) fn source(args: &mut Args<'_>, ranges: bool) -> Parsed<SourceAddress> {
     let word = args.word("an address")?;
-    let address::Address::Net { host, port, .. } = address::parse(args, word, &word.text)? else {
+    let address::Address::Net { host, port, family } = address::parse(args, word, &word.text)? else {
         return args.wrong(
             word,
             format!("'{}' is not an address to connect from", word.text),
             "for instance 192.0.2.1",
         );
     };
-    let ip = match host.as_str() {
-        "" | "*" => None,
-        host => match host.parse() {
-            Ok(ip) => Some(ip),
-            Err(_) => {
-                return args.wrong(word, format!("'{host}' is not an address"), "for instance 192.0.2.1 or 0.0.0.0");
-            }
+    let (ip, name) = match host.as_str() {
+        "" | "*" => (None, None),
+        host => match address::ip(host, family) {
+            Some(ip) => (Some(ip), None),
+            None => (None, Some(address::host_name(args, word, host)?)),
         },
     };
     let ports = match port.filter(|p| !p.is_empty()) {
         None => None,
         Some(ports) => {
             let (first, last) = ports.split_once('-').unwrap_or((&ports, &ports));
+            if !ranges && ports.contains('-') {
+                let hint = "write one port here, or the range on 'server' lines";
+                return args.wrong(word, "the connections of a section have no range of ports", hint);
+            }
             let first = args.number_in(word, first, "a port", 0..=65535)?;
             Some((first, args.number_in(word, last, "a port", first..=65535)?))
         }
     };
-    let mut source = SourceAddress { ip, ports, interface: None };
+    let mut source = SourceAddress { ip, name, ports, interface: None };
     loop {
         if let Some(word) = args.peek().filter(|w| w.text == "usesrc") {
             return args.wrong(

@@ -8,10 +8,14 @@ use std::{net::IpAddr, path::PathBuf, time::Duration};
 
 /// `source ADDR[:PORT] [interface IF]`.
 #[derive(Clone, Debug, Default)]
-#[allow(missing_docs)]
 pub struct SourceAddress {
+    /// The address; `None` leaves it to the system.
     pub ip: Option<IpAddr>,
+    /// A name that was written instead: `ip` is found at start.
+    pub name: Option<String>,
+    /// The first and the last port; on `server` lines they may differ.
     pub ports: Option<(u16, u16)>,
+    /// The network interface.
     pub interface: Option<String>,
 }
 

@@ -167,7 +167,7 @@ pub(super) const KEYWORDS: &[Entry] = &[
         Ok(())
     }),
     Entry::new("source", SOME, "The address that connections to servers come from", |d, a| {
-        d.proxy.source = Some(server::source(a)?);
+        d.proxy.source = Some(server::source(a, false)?);
         a.unexpected(&["usesrc", "interface"])
     })
     .at(BACK),

@@ -47,7 +47,8 @@ impl Handle {
         if backend.server(name).is_some() {
             return Err(AddServerError::Refused(AddError::NameTaken));
         }
-        let config = shared.config.added_server(backend.proxy, name, words).map_err(AddServerError::Invalid)?;
+        let mut config = shared.config.added_server(backend.proxy, name, words).map_err(AddServerError::Invalid)?;
+        config.settings.source.as_mut().map_or(Ok(()), at_start::resolve_source).map_err(AddServerError::Invalid)?;
         let made = self.inner.make(backend.proxy, &config).map_err(AddServerError::Invalid)?;
         let workers = self.inner.workers.len();
         let parts = |_: ServerRef, id: u32| {

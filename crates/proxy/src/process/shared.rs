@@ -112,8 +112,9 @@ pub struct Shared {
 
 impl Shared {
     /// Builds it; `None` if the configuration has errors, which are added to `diagnostics`.
-    pub(crate) fn build(config: Config, workers: usize, diagnostics: &mut Diagnostics) -> Option<Arc<Self>> {
+    pub(crate) fn build(mut config: Config, workers: usize, diagnostics: &mut Diagnostics) -> Option<Arc<Self>> {
         let mut complete = true;
+        at_start::resolve_sources(&mut config, diagnostics);
         let certificates = Store::new(&config);
         penstock_tls::check_stores(&config, &certificates, &Disk, diagnostics);
         let acceptors = config.proxies.iter().zip(0..).map(|(proxy, share)| {

@@ -5,8 +5,8 @@ use crate::{
     server::{AgentPlace, Backends, Host, Server},
 };
 use penstock_config::{
-    Diagnostics,
-    model::{InitAddr, ServerHost},
+    Config, Diagnostics,
+    model::{InitAddr, ServerHost, SourceAddress},
 };
 use std::{
     collections::BTreeMap,
@@ -33,9 +33,12 @@ pub(crate) fn resolve(backends: &Backends, saved: &Saved, diagnostics: &mut Diag
                 }
             }
             let ServerHost::Name(name) = &server.config.host else { continue };
-            let methods = match &server.config.settings.init_addr[..] {
-                [] => &[InitAddr::Last, InitAddr::Libc][..],
-                given => given,
+            let methods = match (&settings.init_addr[..], &settings.resolvers) {
+                ([], None) => &[InitAddr::Last, InitAddr::Libc][..],
+                // As in HAProxy, what name servers may find later need not be known now; the system knows no SRV records.
+                ([], Some(_)) if name.starts_with('_') => &[InitAddr::Last, InitAddr::None],
+                ([], Some(_)) => &[InitAddr::Last, InitAddr::Libc, InitAddr::None],
+                (given, _) => given,
             };
             let found = methods.iter().find_map(|method| match method {
                 InitAddr::Last => saved.of(&backend.name, &server.name).and_then(|saved| saved.address).map(Some),
@@ -46,7 +49,16 @@ pub(crate) fn resolve(backends: &Backends, saved: &Saved, diagnostics: &mut Diag
             let at = server.at;
             match found {
                 Some(Some(ip)) => backends.set_host(at, Some(Host::Ip(ip))),
-                Some(None) => backends.start_unresolved(at),
+                Some(None) => {
+                    if known.get(name) == Some(&None) {
+                        let text = format!(
+                            "'server {}' starts without an address: none was found for '{name}'",
+                            backends.name(at)
+                        );
+                        diagnostics.warning(server.config.span, text).hint("its 'resolvers' go on looking");
+                    }
+                    backends.start_unresolved(at);
+                }
                 None => {
                     let text = format!("'server {}' : could not resolve address '{name}'", backends.name(at));
                     diagnostics.error(server.config.span, text).hint("'init-addr last,libc,none' starts without it");
@@ -54,6 +66,33 @@ pub(crate) fn resolve(backends: &Backends, saved: &Saved, diagnostics: &mut Diag
             }
         }
     }
+}
+
+/// Finds the addresses of the names that `source` gives for connections to servers.
+pub(crate) fn resolve_sources(config: &mut Config, diagnostics: &mut Diagnostics) {
+    let mut resolve = |source: Option<&mut SourceAddress>, span| {
+        if let Err(message) = source.map_or(Ok(()), resolve_source) {
+            diagnostics.error(span, message).hint("write its IP address");
+        }
+    };
+    for proxy in &mut config.proxies {
+        resolve(proxy.source.as_mut(), proxy.span);
+        for server in &mut proxy.servers {
+            if server.settings.source.as_ref().is_some_and(|source| source.name.is_some()) {
+                let server = Arc::make_mut(server);
+                resolve(server.settings.source.as_mut(), server.span);
+            }
+        }
+    }
+}
+
+/// Finds the address of a `source` that is given by name.
+pub(crate) fn resolve_source(source: &mut SourceAddress) -> Result<(), String> {
+    if let Some(name) = &source.name {
+        source.ip =
+            Some(system(name).ok_or_else(|| format!("could not resolve '{name}', the 'source' of connections"))?);
+    }
+    Ok(())
 }
 
 /// Has a server checked at the address that the name in its `addr` has.
