@@ -8,7 +8,7 @@ use std::time::Duration;
 /// Why an attempt failed before there was a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
-    /// An idle connection turned out to be closed.
+    /// A connection ended before the server began to process the request.
     Stale,
     /// `conn-failure`
     Connect,

@@ -52,7 +52,15 @@ use std::{
 };
 
 /// Makes one attempt at one server: a connection, the request, the response.
-pub(super) async fn attempt(live: &mut Live<'_, '_>, slot: &Slot, proxy: &Proxy, repeated: bool) -> Result<(), Ended> {
+///
+/// `repeated` says that attempts have failed before it, `again` that the request may be sent once more if the server has not touched it.
+pub(super) async fn attempt(
+    live: &mut Live<'_, '_>,
+    slot: &Slot,
+    proxy: &Proxy,
+    repeated: bool,
+    again: bool,
+) -> Result<(), Ended> {
     let worker = live.worker;
     let server = slot.server();
     if redirect::to_server(live, server).await {
@@ -71,7 +79,7 @@ pub(super) async fn attempt(live: &mut Live<'_, '_>, slot: &Slot, proxy: &Proxy,
     if !only_http1 && let Some(mux) = taken_mux(live.conn, &key, claim.as_ref(), server) {
         cells.reuses.inc();
         connected(live.x, mux.facts().clone(), worker.clock.now());
-        return multiplexed(live, &mux, slot, &key, proxy, limits).await;
+        return multiplexed(live, &mux, slot, &key, proxy, limits, again).await;
     }
     let in_use = InUse::of(cells);
     let own = live.conn.own.take(&key);
@@ -79,8 +87,6 @@ pub(super) async fn attempt(live: &mut Live<'_, '_>, slot: &Slot, proxy: &Proxy,
     let backend = worker.counters().backend(server.at.proxy);
     let count = |protocol| worker.tally(server.at.proxy, Part::Backend, protocol);
     let kept = own.or_else(|| worker.pool.take(server, &key, claim.as_ref()?));
-    // The server may have closed it meanwhile.
-    let stale = kept.is_some();
     let (stream, tally, uses) = match kept {
         Some(taken) => {
             if taken.uses > 0 {
@@ -113,7 +119,7 @@ pub(super) async fn attempt(live: &mut Live<'_, '_>, slot: &Slot, proxy: &Proxy,
             false => worker.muxes.share(key.clone(), mux.clone()),
         }
         drop(in_use);
-        return multiplexed(live, &mux, slot, &key, proxy, limits).await;
+        return multiplexed(live, &mux, slot, &key, proxy, limits, again).await;
     }
     let tally = tally.unwrap_or_else(|| count(Protocol::Http1));
     let _running = Running::new(backend, Protocol::Http1);
@@ -121,7 +127,7 @@ pub(super) async fn attempt(live: &mut Live<'_, '_>, slot: &Slot, proxy: &Proxy,
     let may_keep = headers::to_server(live.conn, live.x, proxy, server);
     let framing = live.x.sent_framing(live.client);
     upstream.request(&mut live.x.request, framing);
-    let result = forward(live, &mut upstream, server, proxy, stale).await;
+    let result = forward(live, &mut upstream, server, proxy, again).await;
     match result {
         Ok(()) if may_keep => {
             if let Some((stream, tally)) = upstream.into_idle() {
@@ -168,6 +174,7 @@ pub(super) async fn multiplexed(
     key: &Key,
     proxy: &Proxy,
     limits: Limits,
+    again: bool,
 ) -> Result<(), Ended> {
     live.x.server_conn.http_major = 2;
     if websocket::is_asked_for(&live.x.request) {
@@ -186,7 +193,7 @@ pub(super) async fn multiplexed(
     let framing = live.x.sent_framing(live.client);
     upstream.request(&mut live.x.request, framing);
     let authenticated = live.conn.own.authenticates();
-    let result = forward(live, &mut upstream, slot.server(), proxy, mux.uses() > 0).await;
+    let result = forward(live, &mut upstream, slot.server(), proxy, again).await;
     drop(upstream);
     let worker = live.worker;
     if live.conn.own.authenticates() && !authenticated {
@@ -215,7 +222,7 @@ pub(super) async fn forward(
     upstream: &mut dyn Upstream,
     server: &Server,
     proxy: &Proxy,
-    stale: bool,
+    again: bool,
 ) -> Result<(), Ended> {
     let worker = live.worker;
     let buffers = &worker.buffers;
@@ -268,7 +275,7 @@ pub(super) async fn forward(
             failed => failed,
         };
         request.give_back(buffers);
-        let ended = head_failed(live, upstream, server, failed, stale, &request).await;
+        let ended = head_failed(live, upstream, server, failed, again, &request).await;
         if matches!(ended, Ended::Retry(_)) {
             keep_body(live.x, &mut request, buffers);
         }
@@ -347,7 +354,7 @@ pub(super) async fn head_failed(
     upstream: &dyn Upstream,
     server: &Server,
     failed: Head,
-    stale: bool,
+    again: bool,
     request: &Flow,
 ) -> Ended {
     let worker = live.worker;
@@ -362,14 +369,7 @@ pub(super) async fn head_failed(
             respond::error(live, 400).await;
         }
         Head::ServerFault(fault) => {
-            let idempotent =
-                matches!(live.x.request.method(), b"GET" | b"HEAD" | b"OPTIONS" | b"PUT" | b"DELETE" | b"TRACE");
-            if stale
-                && repeatable
-                && idempotent
-                && upstream.answered() == Answered::Nothing
-                && !matches!(fault, Fault::Invalid(_))
-            {
+            if again && repeatable && upstream.is_untouched() {
                 return Ended::Retry(Reason::Stale);
             }
             if let Fault::Invalid(error) = fault {
@@ -381,15 +381,19 @@ pub(super) async fn head_failed(
                     (Reason::Empty, Termination(By::Server, During::Headers))
                 }
             };
+            let retried = repeatable
+                && retries_on(proxy, reason)
+                && (reason != Reason::Empty || upstream.answered() < Answered::Head);
+            if reason == Reason::Empty && !retried && live.conn.requests > 0 && live.conn.facts.http_major == 1 {
+                respond::close_silently(live);
+                return Ended::Over;
+            }
             cells.response_errors.inc();
             backend.response_errors.inc();
             let seen = if reason == Reason::Junk { Seen::BadResponse } else { Seen::NoResponse };
             worker.shared.backends.observe(server.at, seen, worker.clock.now().into_std());
             live.x.log.termination = termination;
-            if repeatable
-                && retries_on(proxy, reason)
-                && (reason != Reason::Empty || upstream.answered() < Answered::Head)
-            {
+            if retried {
                 return Ended::Retry(reason);
             }
             respond::error(live, 502).await;

@@ -163,6 +163,9 @@ pub(crate) trait Upstream: Source + Sink {
     fn poll_head(&mut self, cx: &mut Context<'_>, head: &mut ResponseHead) -> Poll<Result<Framing, Fault>>;
     /// How much of a response has arrived, which decides whether the request may be sent elsewhere.
     fn answered(&self) -> Answered;
+    /// Whether the server has certainly not begun to process the request: nothing of it was sent, or the server has said so. Then
+    /// it may be sent again whatever its method (RFC 9110 section 9.2.2).
+    fn is_untouched(&self) -> bool;
     /// The bytes that were read but are not a valid message, for diagnosis.
     fn unread(&self) -> &[u8] {
         &[]

@@ -17,7 +17,7 @@ use crate::{
 };
 use penstock_config::{Span, model::Proxy};
 use penstock_http::{Connection, Framing, Known, Limits, Parse, ResponseHead, Version};
-use penstock_rules::{ReplyBody, ReplyTemplate};
+use penstock_rules::{LogLevel, ReplyBody, ReplyTemplate};
 use std::{fmt::Write, future::poll_fn, sync::Arc, task::Poll};
 use tokio::sync::mpsc::Receiver;
 
@@ -58,6 +58,16 @@ pub(crate) fn hang_up(client: &mut dyn Client, x: &mut Exchange, status: u16) {
     x.aborted(status);
     x.responded = true;
     client.abort();
+}
+
+/// Ends the client's connection without a response or a log line, as HAProxy does if a server has not answered one of its later
+/// requests: a client has to expect that of a connection that it uses again, and knows whether it may repeat the request (RFC 9112
+/// section 9.3.1).
+pub(crate) fn close_silently(live: &mut Live<'_, '_>) {
+    live.x.aborted(0);
+    live.x.responded = true;
+    live.x.txn.log_level = Some(LogLevel::Silent);
+    live.client.close();
 }
 
 /// Writes the head of the page for a status into the exchange's response and returns the body: the backend's page, the

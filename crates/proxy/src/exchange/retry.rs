@@ -45,6 +45,7 @@ pub(super) async fn to_backend(live: &mut Live<'_, '_>, backend: ProxyId) {
     }
     compress::choose(live);
     let mut attempts = Attempts::new(&want, persistence.forced);
+    let mut again = true;
     loop {
         let slot = match assign(live.conn, live.x, pool, &want, &mut |cx| live.client.poll_gone(cx)).await {
             Ok(slot) => slot,
@@ -69,7 +70,7 @@ pub(super) async fn to_backend(live: &mut Live<'_, '_>, backend: ProxyId) {
         live.x.may_retry = attempts.are_left(proxy);
         let attempt = {
             // In a box, since it is the largest future of all, and what waits before it, in a tarpit or a queue, should not pay for it.
-            let mut attempt = Box::pin(attempt(live, &slot, proxy, attempts.failures() > 0));
+            let mut attempt = Box::pin(attempt(live, &slot, proxy, attempts.failures() > 0, again));
             unless_shut_down(&slot, attempt.as_mut()).await
         };
         let Some(attempt) = attempt else {
@@ -80,7 +81,8 @@ pub(super) async fn to_backend(live: &mut Live<'_, '_>, backend: ProxyId) {
         let reason = match attempt {
             Ok(()) | Err(Ended::Over) => return,
             Err(Ended::Retry(Reason::Stale)) => {
-                // The server closed a connection that was idle; that does not count as its failure.
+                // The server has ended a connection before anything reached it; that does not count as its failure, once.
+                again = false;
                 drop(slot);
                 want.persistent = Some(server.at.server);
                 continue;

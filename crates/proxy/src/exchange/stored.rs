@@ -156,6 +156,9 @@ impl Upstream for Stored {
     fn answered(&self) -> Answered {
         Answered::Head
     }
+    fn is_untouched(&self) -> bool {
+        false
+    }
     fn tunnel(&mut self) {}
     fn counts(&self) -> Counts {
         self.counts

@@ -208,6 +208,9 @@ impl Upstream for Http1Server {
         self.outbound.tunnel();
         (self.persistent, self.tunnel) = (false, true);
     }
+    fn is_untouched(&self) -> bool {
+        self.outbound.sent == 0
+    }
     fn counts(&self) -> Counts {
         Counts { received: self.received, sent: self.outbound.sent }
     }

@@ -140,10 +140,6 @@ impl Mux {
         let running = (self.open.get() > 0).then(|| self.holder.get());
         Offer { carried: self.uses.get(), running, multiplexed: true }
     }
-    /// Exchanges that ended before those that are running.
-    pub fn uses(&self) -> u64 {
-        self.uses.get()
-    }
     /// Whether the server accepts extended CONNECT, once its settings have arrived.
     pub async fn takes_websockets(&self) -> bool {
         if !self.send.is_extended_connect_protocol_enabled() {

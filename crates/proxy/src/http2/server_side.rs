@@ -42,6 +42,8 @@ pub(crate) struct Http2Server {
     /// the tunnel.
     wanted: Option<Wanted>,
     answered: Answered,
+    /// Whether the server has said that it did not take the request up.
+    refused: bool,
     counts: Counts,
 }
 
@@ -77,6 +79,7 @@ impl Http2Server {
             head_request: false,
             wanted: None,
             answered: Answered::Nothing,
+            refused: false,
             counts: Counts::default(),
         }
     }
@@ -246,7 +249,9 @@ impl Upstream for Http2Server {
             Err(error) => {
                 // The server has taken the request up, unless it says that it has not (RFC 9113 section 8.7): to reset the stream,
                 // or to answer so that it had to be reset, is an answer.
-                if error.is_reset() && error.reason() != Some(Reason::REFUSED_STREAM) {
+                self.refused = error.is_remote()
+                    && (error.is_go_away() || error.is_reset() && error.reason() == Some(Reason::REFUSED_STREAM));
+                if error.is_reset() && !self.refused {
                     self.answered = Answered::Part;
                 }
                 return Poll::Ready(Err(fault(error)));
@@ -260,6 +265,9 @@ impl Upstream for Http2Server {
     }
     fn answered(&self) -> Answered {
         self.answered
+    }
+    fn is_untouched(&self) -> bool {
+        self.refused || matches!(self.outbound, Outbound::Head(_))
     }
     fn tunnel(&mut self) {
         // DATA frames carry both directions unchanged.
