@@ -442,7 +442,7 @@ impl RequestHead {
     pub fn write_start_line(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.method);
         out.push(b' ');
-        if self.assembled {
+        if self.assembled && self.is_for_http() {
             let path = self.path_and_query();
             if !path.starts_with(b"/") {
                 out.push(b'/');
@@ -452,6 +452,11 @@ impl RequestHead {
             out.extend_from_slice(&self.target);
         }
         out.extend_from_slice(if self.version == Version::Http10 { b" HTTP/1.0\r\n" } else { b" HTTP/1.1\r\n" });
+    }
+
+    /// Whether the scheme is one of HTTP's. To a server, a path alone means one of these: any other it has to be told.
+    fn is_for_http(&self) -> bool {
+        self.scheme().is_some_and(|scheme| scheme.eq_ignore_ascii_case(b"http") || scheme.eq_ignore_ascii_case(b"https"))
     }
 
     /// The port that an authority of this target need not name. CONNECT has no scheme: 80 and 443 stand for the two there

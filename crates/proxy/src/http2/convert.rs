@@ -149,7 +149,8 @@ pub(super) fn write_response(head: &ResponseHead) -> Result<Response<()>, Error>
     Ok(response)
 }
 
-/// Converts a request for h2; a WebSocket handshake becomes the extended CONNECT of RFC 8441.
+/// Converts a request for h2, with the scheme of its target (RFC 9113 section 8.3.1) or else `scheme`, that of the connection; a
+/// WebSocket handshake becomes the extended CONNECT of RFC 8441.
 pub(super) fn write_request(head: &RequestHead, scheme: &str) -> Result<Request<()>, Error> {
     let mut request = Request::new(());
     *request.method_mut() = Method::from_bytes(head.method()).map_err(|_| Error::Method)?;
@@ -166,7 +167,10 @@ pub(super) fn write_request(head: &RequestHead, scheme: &str) -> Result<Request<
         parts.authority = Some(uri::Authority::try_from(head.target()).map_err(|_| Error::Authority)?);
     } else {
         match authority {
-            Some(_) => parts.scheme = Some(uri::Scheme::try_from(scheme).map_err(|_| Error::Target)?),
+            Some(_) => {
+                let scheme = head.scheme().unwrap_or(scheme.as_bytes());
+                parts.scheme = Some(uri::Scheme::try_from(scheme).map_err(|_| Error::Target)?);
+            }
             // An HTTP/1.0 request without a host. h2 accepts it only in this form, and sends `:scheme http`.
             None => *request.version_mut() = http::Version::HTTP_11,
         }
