@@ -43,6 +43,50 @@ impl Display for Count {
     }
 }
 
+/// A number of at most five characters and a unit: 9 999, 12.3 k, 4.56 M. What is rounded is shown in full on hover.
+pub struct Brief {
+    n: u64,
+    base: f64,
+    units: [&'static str; 6],
+}
+
+impl Brief {
+    /// A number of things.
+    pub fn count(n: u64) -> Brief {
+        Brief { n, base: 1000.0, units: ["k", "M", "G", "T", "P", "E"] }
+    }
+
+    /// A number of bytes.
+    pub fn bytes(n: u64) -> Brief {
+        Brief { n, base: 1024.0, units: ["K", "M", "G", "T", "P", "E"] }
+    }
+}
+
+impl Display for Brief {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.n < 10_000 {
+            return Count(self.n).fmt(f);
+        }
+        let (mut value, mut unit) = (self.n as f64, "");
+        for next in self.units {
+            // What would be rounded to a thousand has the next unit.
+            if value < 999.5 {
+                break;
+            }
+            value /= self.base;
+            unit = next;
+        }
+        let decimals = if value < 9.995 {
+            2
+        } else if value < 99.95 {
+            1
+        } else {
+            0
+        };
+        write!(f, "<span title=\"{}\">{value:.decimals$}\u{202f}{unit}</span>", self.n)
+    }
+}
+
 /// A duration in its two largest units: `3d4h`, `5m12s`.
 pub struct Age(pub u64);
 
@@ -116,6 +160,27 @@ mod tests {
         assert_eq!(at(now[2]), "<time data-at=\"1234\">8s</time>");
         let restored = Since { now: Duration::from_secs(1), age: Duration::from_secs(61) };
         assert_eq!(restored.to_string(), "<time data-at=\"-60000\">1m1s</time>");
+    }
+
+    #[test]
+    fn numbers_are_brief_and_whole_on_hover() {
+        assert_eq!(Brief::bytes(9999).to_string(), "9\u{202f}999");
+        assert_eq!(Brief::bytes(123_456_789).to_string(), "<span title=\"123456789\">118\u{202f}M</span>");
+        let shown = |brief: Brief| brief.to_string().split(['>', '<']).nth(2).map(|text| text.replace('\u{202f}', " "));
+        for (n, text) in [
+            (10_000, "10.0 k"),
+            (99_949, "99.9 k"),
+            (99_950, "100 k"),
+            (999_499, "999 k"),
+            (999_500, "1.00 M"),
+            (1_234_567, "1.23 M"),
+            (u64::MAX, "18.4 E"),
+        ] {
+            assert_eq!(shown(Brief::count(n)).as_deref(), Some(text));
+        }
+        for (n, text) in [(10_000, "9.77 K"), (1_023_000, "999 K"), (1_023_900, "0.98 M"), (u64::MAX, "16.0 E")] {
+            assert_eq!(shown(Brief::bytes(n)).as_deref(), Some(text));
+        }
     }
 
     #[test]

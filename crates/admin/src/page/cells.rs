@@ -1,6 +1,9 @@
 //! The columns of a proxy's table: HAProxy's, in its order, each with its legend and a function that renders its cells.
+//!
+//! The table is never wider than a page of 1280 pixels: a limit shares a column with the maximum that it bounds, numbers have at most
+//! five digits, and what may be longer may be broken.
 
-use crate::html::{Age, Count, Since, Text};
+use crate::html::{Age, Brief, Since, Text};
 use penstock_proxy::counters::MeanTotal;
 use penstock_proxy::server::Check;
 use penstock_proxy::snapshot::{Kind, Row, ServerRow, Upstream};
@@ -30,21 +33,18 @@ const fn text(name: &'static str, legend: &'static str, cell: fn(&Row) -> String
 #[rustfmt::skip] // With one line per column, this reads as a table.
 pub const GROUPS: &[(&str, &[Column])] = &[
     ("Queue", &[
-        number("Now", "Requests waiting", |r| if_upstream(r, r.queue.now)),
-        number("Max", "Most that waited at once", |r| if_upstream(r, r.queue.max)),
-        number("Limit", "maxqueue", |r| limit(r.server.as_ref().and_then(|server| server.queue_limit))),
+        number("Now", "Requests waiting", |r| upstream(r, |_| count(r.queue.now))),
+        number("Max/Limit", "Most that waited at once / maxqueue", |r| upstream(r, |_| count(r.queue.max)) + &limit(r.server.as_ref().and_then(|server| server.queue_limit))),
     ]),
     ("Sessions/s", &[
         number("Now", "Sessions a second", |r| if r.kind == Kind::Listener { String::new() } else { tip(count(r.totals.session_rate.rate), &rates(r)) }),
-        number("Max", "Most in a second", |r| if r.kind == Kind::Listener { String::new() } else { count(r.totals.session_rate.max) }),
-        number("Limit", "rate-limit sessions", |r| limit(Some(r.rate_limit).filter(|limit| *limit > 0))),
+        number("Max/Limit", "Most in a second / rate-limit sessions", |r| if r.kind == Kind::Listener { String::new() } else { count(r.totals.session_rate.max) + &limit(Some(r.rate_limit).filter(|limit| *limit > 0)) }),
     ]),
     ("Sessions", &[
         number("Now", "Sessions or requests in progress", |r| tip(count(r.sessions.now), &connections(r))),
-        number("Max", "Most at once", |r| count(r.sessions.max)),
-        number("Limit", "maxconn, or fullconn of a backend", |r| limit(r.sessions.limit)),
-        number("Total", "All since the start", |r| tip(Count(r.totals.sessions).to_string(), &totals(r))),
-        number("LbTot", "Chosen by the balancing algorithm", |r| upstream(r, |up| Count(up.lb_total).to_string())),
+        number("Max/Limit", "Most at once / maxconn, or fullconn of a backend", |r| count(r.sessions.max) + &limit(r.sessions.limit)),
+        number("Total", "All since the start", |r| tip(brief(r.totals.sessions), &totals(r))),
+        number("LbTot", "Chosen by the balancing algorithm", |r| upstream(r, |up| brief(up.lb_total))),
         number("Last", "Time since the last one", |r| upstream(r, |_| last_session(r))),
     ]),
     ("Bytes", &[
@@ -52,28 +52,27 @@ pub const GROUPS: &[(&str, &[Column])] = &[
         number("Out", "To clients", |r| bytes(r.totals.bytes_out)),
     ]),
     ("Denied", &[
-        number("Req", "Requests denied by rules", |r| if r.kind == Kind::Server { String::new() } else { Count(r.totals.denied_requests).to_string() }),
-        number("Resp", "Responses denied by rules", |r| Count(r.totals.denied_responses).to_string()),
+        number("Req", "Requests denied by rules", |r| if r.kind == Kind::Server { String::new() } else { brief(r.totals.denied_requests) }),
+        number("Resp", "Responses denied by rules", |r| brief(r.totals.denied_responses)),
     ]),
     ("Errors", &[
-        number("Req", "Requests that could not be read", |r| if faces_clients(r) { Count(r.totals.request_errors).to_string() } else { String::new() }),
-        number("Conn", "Connections to servers that failed", |r| upstream(r, |_| Count(r.totals.connect_errors).to_string())),
-        number("Resp", "Responses that failed", |r| upstream(r, |_| tip(Count(r.totals.response_errors).to_string(), &aborts(r)))),
+        number("Req", "Requests that could not be read", |r| if faces_clients(r) { brief(r.totals.request_errors) } else { String::new() }),
+        number("Conn", "Connections to servers that failed", |r| upstream(r, |_| brief(r.totals.connect_errors))),
+        number("Resp", "Responses that failed", |r| upstream(r, |_| tip(brief(r.totals.response_errors), &aborts(r)))),
     ]),
     ("Warnings", &[
-        number("Retr", "Connections tried again", |r| upstream(r, |_| Count(r.totals.retries).to_string())),
-        number("Redis", "Requests sent to another server", |r| upstream(r, |_| Count(r.totals.redispatches).to_string())),
+        number("Retr", "Connections tried again", |r| upstream(r, |_| brief(r.totals.retries))),
+        number("Redis", "Requests sent to another server", |r| upstream(r, |_| brief(r.totals.redispatches))),
     ]),
     ("Server", &[
         text("Status", "State and for how long", status),
         text("LastChk", "Last health check", last_check),
-        number("Wght", "Effective weight / weight as configured", |r| upstream(r, |up| format!("{}/{}", up.weight, up.user_weight))),
-        number("Act", "Active servers", |r| upstream(r, |up| servers(r, up.active))),
-        number("Bck", "Backup servers", |r| upstream(r, |up| servers(r, up.backup))),
-        number("Chk", "Failed health checks", |r| r.server.as_ref().and_then(ServerRow::check).map(|check| Count(check.failed).to_string()).unwrap_or_default()),
-        number("Dwn", "Times it went down", |r| upstream(r, |up| if is_checked(r) { Count(up.down_transitions).to_string() } else { String::new() })),
+        number("Wght", "Effective weight / weight as configured", |r| upstream(r, |up| format!("{}/<wbr>{}", up.weight, up.user_weight))),
+        number("Act/Bck", "Active / backup servers", |r| upstream(r, |up| servers(r, up))),
+        number("Chk", "Failed health checks", |r| r.server.as_ref().and_then(ServerRow::check).map(|check| brief(check.failed)).unwrap_or_default()),
+        number("Dwn", "Times it went down", |r| upstream(r, |up| if is_checked(r) { brief(up.down_transitions) } else { String::new() })),
         number("Dwntme", "Time spent down", |r| upstream(r, |up| if is_checked(r) { down_time(r, up) } else { String::new() })),
-        number("Thrtle", "Slow start", |r| r.server.as_ref().and_then(|server| server.throttle).map(|percent| format!("{percent} %")).unwrap_or_default()),
+        number("Thrtle", "Slow start", |r| r.server.as_ref().and_then(|server| server.throttle).map(|percent| format!("{percent}\u{202f}%")).unwrap_or_default()),
     ]),
 ];
 
@@ -82,32 +81,33 @@ pub fn columns() -> impl Iterator<Item = (&'static Column, bool)> {
     GROUPS.iter().flat_map(|(_, columns)| columns.iter().enumerate().map(|(at, column)| (column, at == 0)))
 }
 
-fn count(n: u32) -> String {
-    Count(n.into()).to_string()
+fn brief(n: u64) -> String {
+    Brief::count(n).to_string()
 }
 
+fn count(n: u32) -> String {
+    brief(n.into())
+}
+
+/// A limit, behind what it bounds. Between both, the cell may be broken.
 fn limit(n: Option<u32>) -> String {
-    n.map(count).unwrap_or_default()
+    n.map(|n| format!("/<wbr>{}", count(n))).unwrap_or_default()
 }
 
 fn upstream(row: &Row, cell: impl Fn(&Upstream) -> String) -> String {
     row.upstream.as_ref().map(cell).unwrap_or_default()
 }
 
-fn if_upstream(row: &Row, n: u32) -> String {
-    upstream(row, |_| count(n))
-}
-
 fn faces_clients(row: &Row) -> bool {
     matches!(row.kind, Kind::Frontend | Kind::Listener)
 }
 
-/// How many servers of a kind a row has. The row of a server shows only whether it is of that kind.
-fn servers(row: &Row, n: u32) -> String {
-    match (row.kind, n) {
-        (Kind::Server, 0) => "–".into(),
-        (Kind::Server, _) => "Y".into(),
-        _ => n.to_string(),
+/// How many servers a backend has; of a server, of which kind it is.
+fn servers(row: &Row, up: &Upstream) -> String {
+    match row.kind {
+        Kind::Server if up.backup > 0 => "Bck".into(),
+        Kind::Server => "Act".into(),
+        _ => format!("{}/<wbr>{}", up.active, up.backup),
     }
 }
 
@@ -240,21 +240,9 @@ pub fn state(status: &str) -> &'static str {
     }
 }
 
-/// A number of bytes with a unit, so that few digits remain; the exact number is shown on hover.
+/// A number of bytes, with a unit if it is large.
 pub fn bytes(n: u64) -> String {
-    let mut value = n as f64;
-    let mut unit = "";
-    for next in ["K", "M", "G", "T", "P"] {
-        if value < 10_000.0 {
-            break;
-        }
-        value /= 1024.0;
-        unit = next;
-    }
-    if unit.is_empty() {
-        return Count(n).to_string();
-    }
-    format!("<span title=\"{n}\">{value:.0} {unit}</span>")
+    Brief::bytes(n).to_string()
 }
 
 #[cfg(test)]
@@ -277,11 +265,5 @@ mod tests {
         ] {
             assert_eq!(state(status), class, "{status}");
         }
-    }
-
-    #[test]
-    fn bytes_are_short_and_whole_in_the_title() {
-        assert_eq!(bytes(9999), "9\u{202f}999");
-        assert_eq!(bytes(123_456_789), "<span title=\"123456789\">118 M</span>");
     }
 }

@@ -88,7 +88,7 @@ fn head(out: &mut String, acts: bool) {
             "<th{} scope=\"col\"><abbr title=\"{}\">{}</abbr></th>",
             class(column.text, begins),
             column.legend,
-            column.name
+            column.name.replace('/', "/<wbr>")
         );
     }
     out.push_str("</tr></thead>");
