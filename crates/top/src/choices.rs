@@ -68,17 +68,22 @@ impl Choices {
         true
     }
 
-    /// The last line of the screen: the current choices and the keys.
-    pub(crate) fn status(&self) -> String {
+    /// The last line of the screen: the current choices and the keys, as many as fit; `?` explains all of them.
+    pub(crate) fn status(&self, width: usize) -> String {
         if self.typing {
             return format!("filter: {}_   Enter keeps it, Escape drops it", self.filter);
         }
-        let sort = self.sort.map_or("proxy", table::heading);
-        let filter = if self.filter.is_empty() { String::new() } else { format!("   filter: {}", self.filter) };
-        let paused = if self.paused { "PAUSED   " } else { "" };
-        format!(
-            "{paused}? help   q quit   space pause   s sort: {sort}   / filter{filter}   n next proxy   p servers   e engine"
-        )
+        let paused = if self.paused { "PAUSED  " } else { "" };
+        let mut line = format!("{paused}? help");
+        let sort = format!("s sort {}", self.sort.map_or("proxy", table::heading));
+        let filter = if self.filter.is_empty() { "/ filter".into() } else { format!("/ filter: {}", self.filter) };
+        for part in ["q quit", &filter, &sort, "space pause", "n next", "p servers", "e engine"] {
+            if line.chars().count() + 2 + part.chars().count() <= width {
+                line.push_str("  ");
+                line.push_str(part);
+            }
+        }
+        line
     }
 }
 
@@ -124,10 +129,25 @@ mod tests {
         choices.press(Key::Enter);
         assert!(choices.filter == "ques" && !choices.typing);
         choices.press(Key::Char(' '));
-        assert!(choices.paused && choices.status().starts_with("PAUSED") && choices.status().contains("filter: ques"));
+        assert!(
+            choices.paused && choices.status(80).starts_with("PAUSED") && choices.status(80).contains("filter: ques")
+        );
         assert!(choices.press(Key::Escape) && choices.filter.is_empty(), "Escape drops the filter first");
         assert!(!choices.press(Key::Escape));
         assert!(!after(&typed("q")).1 && !after(&[Key::Char('/'), Key::Interrupt]).1);
+    }
+
+    #[test]
+    fn the_line_of_keys_is_whole_at_eighty_columns_and_ends_with_a_whole_word() {
+        let mut choices = Choices::default();
+        assert!(choices.status(80).ends_with("n next  p servers  e engine"), "{}", choices.status(80));
+        (choices.paused, choices.filter) = (true, "a-name-of-some-length".into());
+        for column in [None].into_iter().chain((0..table::columns()).map(Some)) {
+            choices.sort = column;
+            let line = choices.status(80);
+            assert!(line.chars().count() <= 80 && line.contains("/ filter: a-name-of-some-length  s sort "), "{line}");
+            assert!(["pause", "next", "servers", "engine"].iter().any(|word| line.ends_with(word)), "{line}");
+        }
     }
 
     #[test]

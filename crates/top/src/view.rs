@@ -100,7 +100,7 @@ pub fn frame(
     let mut shown: Vec<String> = lines.iter().take(1).chain(rest).map(|line| line.show(looks)).collect();
     if looks.height > 1 {
         shown.resize(looks.height - 1, String::new());
-        shown.push(Line::head(choices.status()).show(looks));
+        shown.push(Line::head(choices.status(looks.width)).show(looks));
     }
     shown
 }
