@@ -160,6 +160,7 @@ fn start(
     let change = |handle: &Handle| {
         if let Some(changes) = &mut changes {
             changes.make(handle, &between);
+            handle.drop_unused_states().into_iter().for_each(warning);
         }
     };
     let handle = runtime.start_after(listeners, change).map_err(|e| format!("cannot start the workers: {e}"))?;

@@ -163,6 +163,40 @@ fn changes_outlive_reloads_under_load_and_the_death_of_a_worker_and_a_restart() 
 }
 
 #[test]
+fn servers_added_at_run_time_have_their_saved_states_and_only_others_are_told_of() {
+    let service = Service::new("states");
+    let states = service.place.0.join("states");
+    let plain = std::fs::read_to_string(&service.config).unwrap();
+    let global = format!("global\n  server-state-file {}\n", states.display());
+    let loading = plain
+        .replacen("global\n", &global, 1)
+        .replace("mode http\n", "mode http\n  load-server-state-from-file global\n");
+    std::fs::write(&service.config, loading).unwrap();
+    std::fs::write(&states, "1\n# be_id\n").unwrap();
+    let running = service.start();
+    service.change_everything(origin());
+    let shown = service.ask("show servers state");
+    running.signal(TERM);
+    running.end();
+    let added = shown.lines().find(|line| line.contains(" b ") && line.contains(" added ")).unwrap();
+    let mut words: Vec<&str> = added.split(' ').collect();
+    assert_eq!(words[7..9], ["7", "7"], "the weight, and the weight as configured: {shown}");
+    words[7] = "9";
+    let (lighter, gone) = (words.join(" "), added.replace(" added ", " gone "));
+    std::fs::write(&states, shown.trim_end().replace(added, &format!("{lighter}\n{gone}")) + "\n").unwrap();
+    let running = service.start();
+    assert_eq!(service.ask("get weight b/added"), "9 (initial 7)\n\n", "{}", said(&service.place));
+    assert!(service.get("/server").ends_with("origin"));
+    let told = said(&service.place);
+    assert!(
+        told.contains("a server that this configuration does not have: 'b/gone'") && !told.contains("'b/added'"),
+        "{told}"
+    );
+    running.signal(TERM);
+    running.end();
+}
+
+#[test]
 fn a_file_that_has_changed_on_disk_counts_more_than_what_was_changed_before() {
     let service = Service::new("newer");
     let running = service.start();

@@ -3,6 +3,7 @@
 use super::{
     compiled::Disk,
     handle::{Handle, Inner},
+    states::Unused,
 };
 use crate::{
     server::{AddError, Expressions, Host, Parts, RemoveError, ServerRef},
@@ -18,7 +19,11 @@ use penstock_config::{
 };
 use penstock_rules::{Compiler, ServerFacts};
 use penstock_tls::Connector;
-use std::{net::IpAddr, sync::atomic::Ordering, time::Instant};
+use std::{
+    net::IpAddr,
+    sync::{MutexGuard, PoisonError, atomic::Ordering},
+    time::Instant,
+};
 
 /// Why a server was not added.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -71,8 +76,23 @@ impl Handle {
             at_start::place_agent(&server, ip);
         }
         let at = server.at;
+        // Servers that are added before the process serves existed when the states were saved.
+        let backend = shared.config.proxies[at.proxy].name.as_str();
+        if let Some(saved) = self.unused_states().take(backend, name) {
+            shared.backends.restore(at, &saved, Instant::now());
+        }
         self.tell_first(Control::Server(server));
         Ok(at)
+    }
+
+    /// To be called once the changes from before the start are made: drops the saved states of servers that still do not exist, and
+    /// returns a sentence that names them, if there are any.
+    pub fn drop_unused_states(&self) -> Option<String> {
+        std::mem::take(&mut *self.unused_states()).told()
+    }
+
+    fn unused_states(&self) -> MutexGuard<'_, Unused> {
+        self.shared().unused_states.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Removes a server: it must be in maintenance, have no requests, and be named by nothing else in the

@@ -10,7 +10,7 @@ use super::{
     memory::{Memory, of_connection},
     programs::Programs,
     slow_work::Aside,
-    states::Saved,
+    states::{Saved, Unused},
 };
 use crate::{
     log::LogTargets,
@@ -98,6 +98,8 @@ pub struct Shared {
     pub(crate) pace: Pace,
     /// What happened over time.
     pub(crate) history: history::SharedHistory,
+    /// Saved states of servers that do not exist, until the changes from before the start are made.
+    pub(crate) unused_states: Mutex<Unused>,
     /// What the watchdog sees of each worker.
     pub(crate) pulses: Vec<Pulse>,
     /// Counts of DNS queries.
@@ -175,7 +177,13 @@ impl Shared {
         let peers = PeersShared::build(&config, &program, &certificates, backends.started(), diagnostics)?;
         let saved = Saved::read(&config, files::read_saved, diagnostics);
         at_start::resolve(&backends, &saved, diagnostics);
-        saved.restore(&backends, diagnostics);
+        let mut unused_states = saved.restore(&backends);
+        // Where changes are kept, they may add these servers before the process serves.
+        if config.global.runtime_changes_file.is_none()
+            && let Some(told) = std::mem::take(&mut unused_states).told()
+        {
+            diagnostics.warning(None, told);
+        }
         if diagnostics.has_errors() {
             return None;
         }
@@ -219,6 +227,7 @@ impl Shared {
             resolving: Resolving::new(&config),
             captures: Captures::new(&config),
             history: history::SharedHistory::default(),
+            unused_states: Mutex::new(unused_states),
             pulses: (0..workers).map(|_| Pulse::default()).collect(),
             config,
         }))

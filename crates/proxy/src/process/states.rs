@@ -3,7 +3,7 @@
 use crate::server::{Backends, SavedError, SavedServer, UnusableServer, read_saved};
 use penstock_config::{Config, Diagnostics, model::Proxy};
 use std::{
-    collections::HashMap,
+    collections::{BTreeMap, HashMap},
     io,
     path::{Path, PathBuf},
     time::Instant,
@@ -97,25 +97,38 @@ impl Saved {
         self.places.get(&(backend.to_owned(), server.to_owned())).map(|place| &self.servers[*place])
     }
 
-    /// Restores the saved states of servers.
-    pub fn restore(&self, backends: &Backends, diagnostics: &mut Diagnostics) {
+    /// Restores the saved states of servers. Returns those of servers that do not exist.
+    pub fn restore(self, backends: &Backends) -> Unused {
         let now = Instant::now();
-        let mut unknown: Vec<String> = Vec::new();
-        for saved in &self.servers {
-            let SavedServer { backend, name, .. } = saved;
-            match backends.by_name(backend).and_then(|backend| backend.server(name)) {
-                Some(server) => backends.restore(server.at, saved, now),
-                None => unknown.push(format!("{backend}/{name}")),
+        let mut unused = Unused::default();
+        for saved in self.servers {
+            match backends.by_name(&saved.backend).and_then(|backend| backend.server(&saved.name)) {
+                Some(server) => backends.restore(server.at, &saved, now),
+                None => drop(unused.0.insert((saved.backend.clone(), saved.name.clone()), saved)),
             }
         }
-        unknown.sort();
-        if let Some(first) = unknown.first() {
-            let which = match unknown.len() {
-                1 => format!("a server that this configuration does not have: '{first}'"),
-                count => format!("{count} servers that this configuration does not have, such as '{first}'"),
-            };
-            diagnostics.warning(None, format!("the servers' state files name {which}"));
-        }
+        unused
+    }
+}
+
+/// Saved states of servers that do not exist; changes that are made before the process serves may add them.
+#[derive(Default)]
+pub(crate) struct Unused(BTreeMap<(String, String), SavedServer>);
+
+impl Unused {
+    /// Takes the state of a server that is being added.
+    pub fn take(&mut self, backend: &str, server: &str) -> Option<SavedServer> {
+        self.0.remove(&(backend.to_owned(), server.to_owned()))
+    }
+
+    /// A sentence that names what is left; `None` if there is nothing.
+    pub fn told(&self) -> Option<String> {
+        let (backend, name) = self.0.keys().next()?;
+        let which = match self.0.len() {
+            1 => format!("a server that this configuration does not have: '{backend}/{name}'"),
+            count => format!("{count} servers that this configuration does not have, such as '{backend}/{name}'"),
+        };
+        Some(format!("the servers' state files name {which}"))
     }
 }
 
