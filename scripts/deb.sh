@@ -32,7 +32,9 @@ rm -rf $made target/debian
 mkdir -p $made
 cp "$PENSTOCK_BIN" $made/penstock
 strip --strip-unneeded --remove-section=.comment $made/penstock
+# Of the command, and of the files in which bash and fish look for its completion.
 ln -s penstock $made/haproxy
+ln -s penstock.fish $made/haproxy.fish
 scripts/third-party.py | gzip -9n >$made/third-party.gz
 gzip -9n <CHANGELOG.md >$made/changelog.gz
 for package in penstock penstock-haproxy; do

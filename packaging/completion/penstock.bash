@@ -277,4 +277,4 @@ penstock.cfg'
 $names
 EOF
 }
-complete -o default -F _penstock penstock
+complete -o default -F _penstock penstock haproxy

@@ -122,6 +122,8 @@ function __penstock
         end
     end | sort -u
 end
-complete -c penstock -n 'test (count (commandline -opc)) -eq 1' -f
-complete -c penstock -n 'contains -- (commandline -opc)[2] ctl bench completion man' -f
-complete -c penstock -a '(__penstock)'
+for name in penstock haproxy
+    complete -c $name -n 'test (count (commandline -opc)) -eq 1' -f
+    complete -c $name -n 'contains -- (commandline -opc)[2] ctl bench completion man' -f
+    complete -c $name -a '(__penstock)'
+end

@@ -4,9 +4,7 @@ use crate::{
     arguments::Command,
     bench, check, completion, ctl, doctor,
     flags::{self, Flags},
-    lab_setup, man,
-    name::NAME,
-    plan, quickstart, serve, top,
+    lab_setup, man, plan, quickstart, serve, top,
 };
 use std::{ffi::OsString, io::Write, path::PathBuf, process::ExitCode};
 
@@ -55,21 +53,10 @@ pub const COMMANDS: &[Command] = &[
     Command::new("keywords", "", "lists every keyword of the configuration language", |rest| {
         alone("keywords", rest, list_keywords)
     }),
-    Command::new(
-        "completion",
-        "bash|zsh|fish [haproxy]",
-        "prints the script that completes this command line",
-        |rest| {
-            let (shell, name) = match rest {
-                [shell] => (one(std::slice::from_ref(shell)), NAME.command()),
-                [shell, name] if name == "haproxy" => (one(std::slice::from_ref(shell)), "haproxy"),
-                _ => (None, ""),
-            };
-            let script =
-                shell.and_then(completion::Shell::parse).map(|shell| completion::script(COMMANDS, shell, name));
-            shown(script, "completion: choose bash, zsh or fish, and optionally the name haproxy")
-        },
-    )
+    Command::new("completion", "bash|zsh|fish", "prints the script that completes this command line", |rest| {
+        let shell = one(rest).and_then(completion::Shell::parse);
+        shown(shell.map(|shell| completion::script(COMMANDS, shell)), "completion: choose bash, zsh or fish")
+    })
     .words(|| completion::SHELLS.iter().map(|(name, _)| *name).collect()),
     Command::new("man", "PAGE", "prints a manual page, for man -l -", |rest| {
         let page = one(rest).and_then(|name| man::page(COMMANDS, name));

@@ -28,8 +28,8 @@ impl Shell {
     }
 }
 
-/// The script for a shell, which completes the command that is called `name`.
-pub fn script(commands: &[Command], shell: Shell, name: &str) -> String {
+/// The script for a shell. It also completes `haproxy`, which is a link to penstock where the package penstock-haproxy is installed.
+pub fn script(commands: &[Command], shell: Shell) -> String {
     let mut arms = String::new();
     let mut groups = Vec::new();
     let first = commands.iter().map(|command| (command.name, command.help)).collect();
@@ -54,7 +54,6 @@ pub fn script(commands: &[Command], shell: Shell, name: &str) -> String {
         Shell::Fish => FISH,
     };
     let separator = if shell == Shell::Fish { " " } else { "|" };
-    let template = template.replace("@NAME@", name);
     template.replace("@GROUPS@", &groups.join(separator)).replace("@ARMS@", arms.trim_end())
 }
 
@@ -140,8 +139,8 @@ fn quoted(text: &str) -> String {
     format!("'{}'", text.replace('\'', r"'\''"))
 }
 
-const BASH: &str = r#"# Completion of @NAME@ for bash; made by `penstock completion bash`.
-_@NAME@() {
+const BASH: &str = r#"# Completion of penstock for bash; made by `penstock completion bash`.
+_penstock() {
     local current="${COMP_WORDS[COMP_CWORD]}" previous="${COMP_WORDS[COMP_CWORD-1]}"
     local at='' before='' offered='' values='' names='' i=2 name
     COMPREPLY=()
@@ -178,12 +177,12 @@ _@NAME@() {
 $names
 EOF
 }
-complete -o default -F _@NAME@ @NAME@
+complete -o default -F _penstock penstock haproxy
 "#;
 
-const ZSH: &str = r#"#compdef @NAME@
-# Completion of @NAME@ for zsh; made by `penstock completion zsh`.
-_@NAME@() {
+const ZSH: &str = r#"#compdef penstock haproxy
+# Completion of penstock for zsh; made by `penstock completion zsh`.
+_penstock() {
     local at='' before='' name previous=${words[CURRENT-1]}
     local -i i=3
     local -a offered commands values names next
@@ -215,15 +214,15 @@ _@NAME@() {
     fi
     (( $#next + $#commands )) || _files
 }
-if [[ ${funcstack[1]} == _@NAME@ ]]; then
-    _@NAME@ "$@"
+if [[ ${funcstack[1]} == _penstock ]]; then
+    _penstock "$@"
 else
-    compdef _@NAME@ @NAME@
+    compdef _penstock penstock haproxy
 fi
 "#;
 
-const FISH: &str = r#"# Completion of @NAME@ for fish; made by `penstock completion fish`.
-function __@NAME@
+const FISH: &str = r#"# Completion of penstock for fish; made by `penstock completion fish`.
+function __penstock
     set -l typed (commandline -opc)
     set -l previous $typed[-1]
     set -l i 3
@@ -260,7 +259,9 @@ function __@NAME@
         end
     end | sort -u
 end
-complete -c @NAME@ -n 'test (count (commandline -opc)) -eq 1' -f
-complete -c @NAME@ -n 'contains -- (commandline -opc)[2] ctl bench completion man' -f
-complete -c @NAME@ -a '(__@NAME@)'
+for name in penstock haproxy
+    complete -c $name -n 'test (count (commandline -opc)) -eq 1' -f
+    complete -c $name -n 'contains -- (commandline -opc)[2] ctl bench completion man' -f
+    complete -c $name -a '(__penstock)'
+end
 "#;
