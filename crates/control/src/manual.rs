@@ -29,7 +29,8 @@ const INTRODUCTION: &str = "\
 
 Generated from the table of commands by `make generate`.
 
-A `stats socket` answers these commands, and so does `penstock ctl`, which sends them:
+A `stats socket` answers these commands, and so does `penstock ctl`, which sends them. Without a command it has
+a prompt, where Tab completes commands and the names of what there is:
 
 ```sh
 echo 'show info; show stat' | socat - /run/penstock/admin.sock

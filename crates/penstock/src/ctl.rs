@@ -1,13 +1,15 @@
 //! `penstock ctl`: a client of the runtime API for people.
 
+mod prompt;
 mod show;
 
 use crate::arguments::{Opt, help, switch, value};
 use penstock_config::model::{ListenAddress, StatsLevel};
 use penstock_control::TABLE;
+use prompt::{Completion, Prompt};
 use std::{
     ffi::OsString,
-    io::{self, BufRead, IsTerminal, Read, Write},
+    io::{self, IsTerminal, Read, Write},
     net::TcpStream,
     os::unix::net::UnixStream,
     path::{Path, PathBuf},
@@ -18,9 +20,9 @@ use std::{
 fn usage() -> String {
     format!(
         "Usage: penstock ctl [options] COMMAND...          one command, such as: penstock ctl show stat\n       \
-         penstock ctl [options]                     commands as they are typed\n       \
+         penstock ctl [options]                     commands as they are typed, which Tab completes\n       \
          penstock ctl [options] watch COMMAND...    the same command again and again\n\n{}\n\
-         A command that ends with << reads its payload from standard input.\n",
+         A command that ends with << reads its payload from standard input; one that is typed, up to an empty line.\n",
         help(&options())
     )
 }
@@ -171,38 +173,57 @@ fn pieces<'a>(command: &[u8], payload: &'a [u8]) -> Vec<&'a [u8]> {
     pieces
 }
 
-/// Sends commands as they are typed, one per line, until the input ends.
+/// Sends commands, one per line, until the input ends. A line that ends with `<<` has a payload behind it, which an empty line ends.
 fn converse(options: &Options) -> Result<bool, String> {
+    let mut next = lines(options)?;
     let mut all_done = true;
-    let is_typed = io::stdin().is_terminal();
-    loop {
-        if is_typed {
-            print("> ")?;
-        }
-        let mut typed = String::new();
-        if io::stdin().lock().read_line(&mut typed).map_err(|e| format!("cannot read a command: {e}"))? == 0 {
-            return Ok(all_done);
-        }
+    while let Some(typed) = next("> ")? {
         match typed.trim() {
             "" => {}
             "quit" => return Ok(all_done),
-            typed => {
-                let answer = ask(options, line(&[typed.to_owned()], options.json).as_bytes())?;
-                all_done &= tell(options, &answer)?;
-            }
+            typed => match typed.strip_suffix("<<") {
+                Some(command) => {
+                    let mut payload = Vec::new();
+                    while let Some(more) = next("+ ")?.filter(|more| !more.is_empty()) {
+                        payload.push(more);
+                    }
+                    all_done &= send_payload(options, command.as_bytes(), payload.join("\n").as_bytes())?;
+                }
+                None => {
+                    let answer = ask(options, line(&[typed.to_owned()], options.json).as_bytes())?;
+                    all_done &= tell(options, &answer)?;
+                }
+            },
         }
     }
+    Ok(all_done)
+}
+
+/// Reads the next line behind a prompt; `None` at the end.
+type Lines<'a> = Box<dyn FnMut(&str) -> Result<Option<String>, String> + 'a>;
+
+/// The lines of the input, without their ends: typed at a prompt if it is a terminal.
+fn lines(options: &Options) -> Result<Lines<'_>, String> {
+    if io::stdin().is_terminal() && io::stdout().is_terminal() {
+        let ask = |question: &str| ask(options, question.as_bytes()).unwrap_or_default();
+        let mut prompt = Prompt::open(Completion { commands: words(), ask })?;
+        return Ok(Box::new(move |text| prompt.line(text)));
+    }
+    let mut input = io::stdin().lines();
+    Ok(Box::new(move |_| input.next().transpose().map_err(|e| format!("cannot read a command: {e}"))))
+}
+
+/// A word of a command, in which what has a meaning for the protocol has a backslash before it.
+fn escaped(word: &str) -> String {
+    let special = |c: char| matches!(c, ';' | '\\' | ' ' | '\t');
+    word.chars().flat_map(|c| special(c).then_some('\\').into_iter().chain([c])).collect()
 }
 
 /// A line of the protocol. Separate words are escaped; a single text is sent as it is.
 fn line(words: &[String], json: bool) -> String {
-    let escaped = |word: &String| {
-        let special = |c: char| matches!(c, ';' | '\\' | ' ' | '\t');
-        word.chars().flat_map(|c| special(c).then_some('\\').into_iter().chain([c])).collect::<String>()
-    };
     let mut line = match words {
         [line] => line.clone(),
-        words => words.iter().map(escaped).collect::<Vec<_>>().join(" "),
+        words => words.iter().map(|word| escaped(word)).collect::<Vec<_>>().join(" "),
     };
     if json && line.starts_with("show ") && !line.contains(';') {
         line.push_str(" json");

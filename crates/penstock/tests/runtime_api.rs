@@ -278,6 +278,57 @@ fn a_person_gives_commands_with_ctl() {
 }
 
 #[test]
+fn the_prompt_of_ctl_completes_remembers_and_takes_payloads() {
+    use std::{
+        process::{Command, Stdio},
+        sync::{Arc, Mutex},
+    };
+    let served = Served::start("prompt", "maxconn 100");
+    let socket = served.path("admin");
+    // In a terminal, by `script`, which every Debian has.
+    let line = format!("stty cols 100 rows 30; exec {} ctl -s {}", env!("CARGO_BIN_EXE_penstock"), socket.display());
+    let mut terminal = Command::new("script");
+    terminal.args(["-qec", &line, "/dev/null"]).env("TERM", "xterm").stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut terminal = terminal.spawn().unwrap();
+    let (mut keys, mut out) = (terminal.stdin.take().unwrap(), terminal.stdout.take().unwrap());
+    let seen: Arc<Mutex<Vec<u8>>> = Arc::default();
+    let shown = seen.clone();
+    let reader = std::thread::spawn(move || {
+        let mut chunk = [0; 4096];
+        while let Ok(count @ 1..) = out.read(&mut chunk) {
+            shown.lock().unwrap().extend_from_slice(&chunk[..count]);
+        }
+    });
+    let times = |text: &str| String::from_utf8_lossy(&seen.lock().unwrap()).matches(text).count();
+    let mut press = |typed: &str| keys.write_all(typed.as_bytes()).unwrap();
+    until("it asks", || times("> ") > 0);
+    press("get wei\ta/\t\r");
+    until("the command and the server are completed", || times("\n1 (initial 1)") == 1);
+    press("show se\t\t");
+    until("what may follow is listed", || times("servers") > 0 && times("sess") > 0);
+    press("\x03");
+    // The terminal is told when a line begins and ends.
+    let asks = || times("\x1b[?2004h") == times("\x1b[?2004l") + 1;
+    until("the line is dropped", || times("\x1b[?2004l") == 2 && asks());
+    press("set weight a/s 7\r");
+    until("it is done", || times("\x1b[?2004l") == 3 && asks());
+    press("\x1b[A\x1b[A\r");
+    until("the command before the last is repeated", || times("\n7 (initial 1)") == 1);
+    press("\x04");
+    assert!(terminal.wait().unwrap().success());
+    reader.join().unwrap();
+    // From a pipe, and with a payload.
+    let mut piped = common::penstock();
+    piped.args(["ctl", "-s"]).arg(&socket).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut piped = piped.spawn().unwrap();
+    piped.stdin.take().unwrap().write_all(b"set ssl cert /none <<\na payload\n\nget weight a/s\n").unwrap();
+    let output = piped.wait_with_output().unwrap();
+    let (out, refused) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(!output.status.success() && refused.contains("not referenced by the configuration"), "{refused}");
+    assert_eq!(out, "7 (initial 1)\n");
+}
+
+#[test]
 fn what_goes_on_inside_is_told_as_text_and_as_json() {
     let served = Served::start("inside", "stats socket PLACE/user level user name x nice 3\n  maxpipes 7");
     let json = |command: &str| -> serde_json::Value {
