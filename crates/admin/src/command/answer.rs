@@ -112,7 +112,7 @@ impl Answer {
 }
 
 /// Approximate length of a piece of a long answer.
-const PIECE: usize = 8 << 10;
+pub(super) const PIECE: usize = 8 << 10;
 
 /// The receiver of the pieces of [`Answer::beside`].
 pub struct Pieces(mpsc::Sender<Piece>);

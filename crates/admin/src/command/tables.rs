@@ -1,6 +1,6 @@
 //! Commands that show, set and remove entries of stick tables.
 
-use super::{Answer, Executor, Piece};
+use super::{Answer, Executor, Piece, answer::PIECE};
 use penstock_config::bytes_of;
 use penstock_control::{Level, Severity, Tables};
 use penstock_rules::table::{Data, DataKind, Entry, Filter, KeyError, Millis, Operator, Removal, SHOWN, StickTable};
@@ -71,9 +71,9 @@ impl Executor {
             }
             Chosen::Number(number) => {
                 return Ok(Answer::beside("table", move |pieces| {
-                    if let Some(entry) = table.sorted(now).iter().find(|entry| number_of(entry) == number) {
+                    if let Some(entry) = numbered(&table, number, now) {
                         let mut out = header(&table).into_bytes();
-                        line(&table, entry, now, &mut out);
+                        line(&table, &entry, now, &mut out);
                         pieces.give(Piece::Data(out));
                     }
                 }));
@@ -82,11 +82,9 @@ impl Executor {
         };
         Ok(Answer::beside("table", move |pieces| {
             let mut out = header(&table).into_bytes();
-            for some in table.sorted_if(now, |entry| table.meets(entry, &filters, now)).chunks(128) {
-                for entry in some {
-                    line(&table, entry, now, &mut out);
-                }
-                if !pieces.give(Piece::Data(std::mem::take(&mut out))) {
+            for entry in table.shown(now, |entry| table.meets(entry, &filters, now)) {
+                line(&table, &entry, now, &mut out);
+                if out.len() > PIECE && !pieces.give(Piece::Data(std::mem::take(&mut out))) {
                     return;
                 }
             }
@@ -99,23 +97,19 @@ impl Executor {
         let now = self.handle.table_time();
         let chosen = chosen(&table, words, SHOW_ARGUMENTS, "Showing keys from")?;
         Ok(Answer::beside("table", move |pieces| {
-            let entries = match chosen {
-                Chosen::Key(key) => table.lookup_key(&key, now).into_iter().collect(),
-                Chosen::Number(number) => {
-                    table.sorted(now).into_iter().filter(|entry| number_of(entry) == number).collect()
-                }
-                Chosen::Filters(filters) => table.sorted_if(now, |entry| table.meets(entry, &filters, now)),
+            let entries: Box<dyn Iterator<Item = Arc<Entry>>> = match &chosen {
+                Chosen::Key(key) => Box::new(table.lookup_key(key, now).into_iter()),
+                Chosen::Number(number) => Box::new(numbered(&table, *number, now).into_iter()),
+                Chosen::Filters(filters) => Box::new(table.shown(now, |entry| table.meets(entry, filters, now))),
             };
             let mut out = json!(facts(&table)).to_string();
             out.pop();
             out.push_str(",\"entries\":[");
             let mut separator = "";
-            for some in entries.chunks(128) {
-                for entry in some {
-                    out.push_str(std::mem::replace(&mut separator, ","));
-                    out.push_str(&object(&table, entry, now).to_string());
-                }
-                if !pieces.give(Piece::Data(std::mem::take(&mut out).into_bytes())) {
+            for entry in entries {
+                out.push_str(std::mem::replace(&mut separator, ","));
+                out.push_str(&object(&table, &entry, now).to_string());
+                if out.len() > PIECE && !pieces.give(Piece::Data(std::mem::take(&mut out).into_bytes())) {
                     return;
                 }
             }
@@ -164,8 +158,7 @@ impl Executor {
         match chosen(&table, words, CLEAR_ARGUMENTS, "Removing keys from")? {
             Chosen::Key(key) => removed(table.remove(&key)).map(|()| Answer::nothing()),
             Chosen::Number(number) => Ok(Answer::beside("table", move |pieces| {
-                let all = table.sorted(now);
-                let entry = all.iter().find(|entry| number_of(entry) == number);
+                let entry = numbered(&table, number, now);
                 if let Some(Err(sentence)) = entry.map(|entry| removed(table.remove(entry.key()))) {
                     pieces.say(Severity::Error, sentence);
                 }
@@ -243,6 +236,11 @@ fn header(table: &StickTable) -> String {
 /// Identifies an entry for as long as it exists.
 fn number_of(entry: &Arc<Entry>) -> u64 {
     Arc::as_ptr(entry).addr() as u64
+}
+
+/// The entry that `show table` shows under this number.
+fn numbered(table: &StickTable, number: u64, now: Millis) -> Option<Arc<Entry>> {
+    table.shown(now, |_| true).find(|entry| number_of(entry) == number)
 }
 
 fn line(table: &StickTable, entry: &Arc<Entry>, now: Millis, out: &mut Vec<u8>) {

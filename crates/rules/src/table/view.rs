@@ -161,6 +161,9 @@ pub enum Removal {
     InUse,
 }
 
+/// A group of entries that are shown in order ends with the shard in which it has this many: half a megabyte of pointers.
+const GROUP: usize = 1 << 16;
+
 impl StickTable {
     /// Whether an entry meets all conditions.
     pub fn meets(&self, entry: &Entry, filters: &[Filter], now: Millis) -> bool {
@@ -170,29 +173,22 @@ impl StickTable {
         })
     }
 
-    /// The entries that have not expired, sorted by key. Locks one shard at a time, for as long as it takes to copy its
-    /// pointers.
-    pub fn sorted(&self, now: Millis) -> Vec<Arc<Entry>> {
-        self.sorted_if(now, |_| true)
-    }
-
-    /// As [`StickTable::sorted`], without those that are not wanted.
-    pub fn sorted_if(&self, now: Millis, wanted: impl Fn(&Entry) -> bool) -> Vec<Arc<Entry>> {
-        let mut all = Vec::new();
-        for part in 0..self.parts() {
-            let from = all.len();
-            all.extend(self.part(part));
-            let mut kept = from;
-            for at in from..all.len() {
-                if !self.expired(&all[at], now) && wanted(&all[at]) {
-                    all.swap(kept, at);
-                    kept += 1;
-                }
+    /// The entries that have not expired and are wanted, sorted by key; those of a larger table are sorted in groups, so that somebody
+    /// who is slow to take them holds few. Locks one shard at a time, for as long as it takes to copy its pointers.
+    pub fn shown(&self, now: Millis, wanted: impl Fn(&Entry) -> bool) -> impl Iterator<Item = Arc<Entry>> {
+        let mut part = 0;
+        let groups = std::iter::from_fn(move || {
+            let mut group = Vec::new();
+            while part < self.parts() && group.len() < GROUP {
+                let entries = self.part(part).into_iter();
+                group.extend(entries.filter(|entry| !self.expired(entry, now) && wanted(entry)));
+                part += 1;
             }
-            all.truncate(kept);
-        }
-        all.sort_unstable_by(|one, other| one.key().cmp(other.key()));
-        all
+            group.sort_unstable_by(|one: &Arc<Entry>, other| one.key().cmp(other.key()));
+            group.shrink_to_fit();
+            (!group.is_empty()).then_some(group)
+        });
+        groups.flatten()
     }
 
     /// Removes the entry for a key, unless it is tracked.
@@ -259,7 +255,7 @@ mod tests {
             table.spec.key.write(entry.key(), &mut out);
             String::from_utf8(out).unwrap()
         };
-        table.sorted(now).iter().map(text).collect()
+        table.shown(now, |_| true).map(|entry| text(&entry)).collect()
     }
 
     #[test]
@@ -335,13 +331,36 @@ mod tests {
     }
 
     #[test]
-    fn a_large_table_is_shown_in_the_order_of_its_keys() {
+    fn a_table_is_shown_in_the_order_of_its_keys_and_a_large_one_in_groups() {
         let table = table(1 << 20);
         assert!(table.parts() >= 64, "no lock is held for long");
+        let keys = |wanted: &dyn Fn(u32) -> bool| -> Vec<u32> {
+            let key = |entry: &Entry| u32::from_be_bytes(entry.key().try_into().unwrap());
+            table.shown(0, |entry| wanted(key(entry))).map(|entry| key(&entry)).collect()
+        };
+        assert!(keys(&|_| true).is_empty());
         for n in (0..50_000_u32).rev() {
             table.get_or_insert(Value::Ipv4(n.into()), 0).unwrap();
         }
-        let keys: Vec<u32> = table.sorted(0).iter().map(|e| u32::from_be_bytes(e.key().try_into().unwrap())).collect();
-        assert!(keys.into_iter().eq(0..50_000));
+        assert!(keys(&|_| true).into_iter().eq(0..50_000));
+        for n in 50_000..190_000_u32 {
+            table.get_or_insert(Value::Ipv4(n.into()), 0).unwrap();
+        }
+        let mut all = keys(&|_| true);
+        assert_eq!(
+            all.windows(2).filter(|two| two[0] > two[1]).count(),
+            2,
+            "three groups, two of 65,536 and a little more"
+        );
+        all.sort_unstable();
+        assert!(all.into_iter().eq(0..190_000), "each once");
+        assert!(keys(&|key| key % 4 == 0).into_iter().eq((0..190_000).step_by(4)), "what is not wanted fills no group");
+        // Somebody who has taken one entry holds the pointers of one group.
+        let mut shown = table.shown(0, |_| true);
+        let first = shown.next().unwrap();
+        let is_held = |entry: &Arc<Entry>| Arc::strong_count(entry) > 2;
+        let held = table.shown(0, |_| true).filter(is_held).count();
+        assert!((GROUP..GROUP + 8192).contains(&held), "{held}");
+        drop((first, shown));
     }
 }
