@@ -9,11 +9,12 @@ use crate::{
     Memory,
     certificate::reason,
     crt_list::{self, Entry},
+    loader::Folders,
     settings,
 };
 use penstock_config::{Diagnostics, Span, Spanned};
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::HashMap,
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -212,7 +213,7 @@ impl Store {
             loader: &Memory::default(),
             diagnostics: &mut diagnostics,
             read: HashMap::new(),
-            listed: BTreeMap::new(),
+            folders: Folders::default(),
         };
         let list_name: Arc<str> = name.as_str().into();
         let has_list = |line: &Line| line.lists.iter().any(|list| **list == *list_name);

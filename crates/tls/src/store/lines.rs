@@ -14,7 +14,7 @@ use crate::{
     context::{Context, Shape, Table, policy_id},
     crt_list::Entry,
     line,
-    loader::Listed,
+    loader::{Folders, Listed},
     settings,
     tickets::{KeyRing, PolicyId},
     verify::{Clients, Ignored},
@@ -101,7 +101,7 @@ pub(crate) fn acceptor(
         loader,
         diagnostics: &mut *diagnostics,
         read: HashMap::new(),
-        listed: BTreeMap::new(),
+        folders: Folders::default(),
     };
     let ring = builder.ticket_keys(tls).unwrap_or_else(|| settings.ring.clone());
     let mut lists = Vec::new();
@@ -162,7 +162,7 @@ pub fn check_stores(config: &Config, store: &Store, loader: &dyn Loader, diagnos
         loader,
         diagnostics,
         read: HashMap::new(),
-        listed: BTreeMap::new(),
+        folders: Folders::default(),
     };
     for (crt_store, load) in config.crt_stores.iter().flat_map(|store| loads(store).map(move |load| (store, load))) {
         let name = format!("@{}/{}", crt_store.name, load.alias.unwrap_or(load.crt));
@@ -192,7 +192,7 @@ pub(super) struct Builder<'a> {
     /// Certificates that were read in advance, with their diagnostics.
     pub read: HashMap<Arc<str>, (Option<Certificate>, Vec<Diagnostic>)>,
     /// The files of directories that are used as crt-lists.
-    pub listed: BTreeMap<PathBuf, HashSet<PathBuf>>,
+    pub folders: Folders,
 }
 
 impl Builder<'_> {
@@ -254,7 +254,7 @@ impl Builder<'_> {
         match self.loader.list(path) {
             Ok(Some(files)) => {
                 let name = crt_lists::directory_name(path);
-                self.listed.insert(PathBuf::from(&name), files.iter().cloned().collect());
+                self.folders.add(&files);
                 let files = files.into_iter().filter(|file| is_certificate_file(file)).collect();
                 Expanded::Directory(name, files)
             }
@@ -284,20 +284,18 @@ impl Builder<'_> {
         /// How many certificates make another thread worthwhile.
         const PER_THREAD: usize = 32;
         const THREADS_MAX: usize = 32;
-        let mut missing: BTreeMap<&str, &Wanted> = BTreeMap::new();
-        for want in wanted.iter().filter(|want| !self.state.has(&want.name)) {
-            missing.entry(&want.name).or_insert(want);
-        }
+        let mut seen = HashSet::new();
+        let missing = wanted.iter().filter(|want| !self.state.has(&want.name) && seen.insert(&want.name));
+        let missing: Vec<&Wanted> = missing.collect();
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
         let threads = processors.min(THREADS_MAX).min(missing.len() / PER_THREAD);
         if threads < 2 {
             return;
         }
-        let missing: Vec<&Wanted> = missing.into_values().collect();
         let next = AtomicUsize::new(0);
         let read = Mutex::new(HashMap::with_capacity(missing.len()));
         let settings = self.settings;
-        let loader = &Listed { loader: self.loader, files: &self.listed };
+        let loader = &Listed { loader: self.loader, folders: &self.folders };
         std::thread::scope(|scope| {
             for _ in 0..threads {
                 scope.spawn(|| {
@@ -328,7 +326,7 @@ impl Builder<'_> {
                 loaded
             }
             None => {
-                let loader = &Listed { loader: self.loader, files: &self.listed };
+                let loader = &Listed { loader: self.loader, folders: &self.folders };
                 load(&self.settings.crt_stores, &self.settings.extras, path, loader, span, self.diagnostics)
             }
         };

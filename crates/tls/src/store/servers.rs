@@ -5,6 +5,7 @@ use crate::{
     Connector, Loader,
     certificate::Certificate,
     connect::{Client, SESSIONS},
+    loader::Folders,
     settings,
     verify::Servers,
 };
@@ -19,7 +20,7 @@ use rustls::{
     sign::SingleCertAndKey,
 };
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::HashMap,
     sync::{Arc, Weak},
 };
 
@@ -43,8 +44,14 @@ pub(crate) fn connector(
 ) -> Option<Connector> {
     let settings = store.settings();
     let state = &mut *store.state();
-    let mut builder =
-        Builder { settings, state: &mut *state, loader, diagnostics, read: HashMap::new(), listed: BTreeMap::new() };
+    let mut builder = Builder {
+        settings,
+        state: &mut *state,
+        loader,
+        diagnostics,
+        read: HashMap::new(),
+        folders: Folders::default(),
+    };
     let own = tls.crt.as_ref().map(|crt| {
         let name = crt.value.display().to_string();
         builder.certificate(&name, &crt.value, crt.span)
@@ -155,7 +162,7 @@ pub(super) fn draft(
             loader: &nothing,
             diagnostics: &mut diagnostics,
             read: HashMap::new(),
-            listed: BTreeMap::new(),
+            folders: Folders::default(),
         };
         match builder.client(&server.tls, server.span, own) {
             Some(client) => drafts.push((live, client)),

@@ -5,6 +5,7 @@ use crate::{
     certificate::Certificate,
     context::{Context, Table},
     forge::Forge,
+    loader::Folders,
     store::{Settings, State, complaint},
 };
 use penstock_config::{Diagnostics, model::TlsConf};
@@ -97,7 +98,7 @@ impl State {
                 loader: &nothing,
                 diagnostics: &mut diagnostics,
                 read: HashMap::new(),
-                listed: BTreeMap::new(),
+                folders: Folders::default(),
             };
             let renewed = line.shapes.iter().map(|(conf, shape)| {
                 let shape =
