@@ -202,6 +202,7 @@ fn render_chart(out: &mut String, chart: &Chart, graph: &Graph, range: Range) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use penstock_proxy::history::{History, Reading};
 
     #[test]
     fn values_are_short() {
@@ -238,6 +239,26 @@ mod tests {
             "/s;hour;of=b%2Fs1#graphs",
         ] {
             assert!(out.contains(part), "{part} in {out}");
+        }
+    }
+
+    #[test]
+    fn once_a_week_has_passed_every_line_is_whole() {
+        let mut history = History::default();
+        for now in (0..=7 * 86_400 + 3600).step_by(5) {
+            history.record(now, [(Subject::Process, Reading { requests: 2 * now, full: now, ..Reading::default() })]);
+        }
+        for (option, range, ago) in
+            [("", Range::Minutes, "5 min ago"), (";hour", Range::Hour, "1 h ago"), (";week", Range::Week, "7 d ago")]
+        {
+            let shown = Shown { subject: Some(Subject::Process), graph: history.graph(Subject::Process, range) };
+            let mut out = String::new();
+            render(&mut out, &shown, &View::parse("/s", option, false));
+            assert!(out.contains(ago) && out.contains("<b>2/s</b>") && out.contains("full <b>1/s</b>"), "{out}");
+            let requests = out.split("<path class=\"line l0\" d=\"").nth(1).and_then(|rest| rest.split('"').next());
+            let (requests, end) = (requests.unwrap(), format!("L{} ", range.steps() - 1));
+            assert!(requests.starts_with("M0 ") && requests.contains(&end), "{requests}");
+            assert_eq!(requests.matches('M').count(), 1, "no gap: {requests}");
         }
     }
 }
