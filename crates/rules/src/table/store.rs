@@ -126,7 +126,8 @@ impl KeyBuffer {
 /// What is stored for one key.
 #[derive(Debug)]
 pub struct Entry {
-    key: Box<[u8]>,
+    /// Also the table's key for the entry, so that it is stored once.
+    key: Arc<[u8]>,
     data: Mutex<Box<[u64]>>,
     /// How many requests and connections track the entry; while there are any, it is not purged.
     pub(super) trackers: AtomicU32,
@@ -276,14 +277,14 @@ impl StickTable {
                 return None;
             }
         }
+        let key: Arc<[u8]> = key.into();
         let entry = Arc::new(Entry {
-            key: key.into(),
+            key: Arc::clone(&key),
             data: Mutex::new(vec![0; self.spec.schema.slots()].into()),
             trackers: AtomicU32::new(0),
             touched: AtomicI64::new(now as i64),
             place: AtomicU64::new(0),
         });
-        let key: Arc<[u8]> = key.into();
         shard.order.push_back((now as i64, Arc::clone(&key)));
         shard.entries.insert(key, Arc::clone(&entry));
         Some(entry)
