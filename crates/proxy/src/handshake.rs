@@ -146,7 +146,8 @@ async fn establish(conn: &mut Conn<'_>, socket: Socket) -> Option<Established> {
     }
     let established = match conn.bind().ssl_on_connect {
         true => Established::Stream(Stream::Clear(socket)),
-        false => secure(conn, socket, Vec::new()).await?,
+        // In a box, so that a client that is slow with its PROXY header does not pay for it.
+        false => Box::pin(secure(conn, socket, Vec::new())).await?,
     };
     started(
         conn,
@@ -302,6 +303,8 @@ fn proxy_header(socket: &Socket, begun: &mut Vec<u8>) -> Result<Option<Box<proxy
         }
     }
     if header.is_none() {
+        // Whoever sends it a byte at a time has no room made for what may never come.
+        begun.reserve_exact(end - have);
         begun.extend_from_slice(&bytes[have..end]);
     }
     Ok(header)
