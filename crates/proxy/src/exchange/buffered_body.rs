@@ -10,7 +10,10 @@ use crate::{
     connection::Conn,
     exchange::live::Live,
     http1::body::{VERSION, weight},
-    worker::turn,
+    worker::{
+        buffer::{Buffer, Buffers},
+        turn,
+    },
 };
 use penstock_http::{Fields, Framing, Known};
 use std::{future::poll_fn, task::Poll, time::Duration};
@@ -34,14 +37,14 @@ pub(crate) async fn wait(live: &mut Live<'_, '_>, at_least: u64, limit: Option<D
     }
     invite(live).await;
     live.conn.deadline.set(live.worker.clock.now(), limit);
-    let worker = live.worker;
-    let body = match worker.buffers.hold(&mut live.x.body) {
-        Ok(body) => body,
-        Err(missing) => return Waited::Failed(missing.into()),
-    };
-    let complete = &mut live.x.body_complete;
+    let buffers = &live.worker.buffers;
+    let (slot, complete) = (&mut live.x.body, &mut live.x.body_complete);
     let deadline = &mut live.conn.deadline;
     poll_fn(|cx| {
+        let body = match buffers.hold_whole(slot) {
+            Ok(body) => body,
+            Err(missing) => return Poll::Ready(Waited::Failed(missing.into())),
+        };
         while !*complete && (at_least == 0 || (body.len() as u64) < at_least) {
             turn::round();
             match live.client.poll_body(cx, body) {
@@ -51,12 +54,20 @@ pub(crate) async fn wait(live: &mut Live<'_, '_>, at_least: u64, limit: Option<D
                 Poll::Ready(Ok(Body::Full)) => break,
                 Poll::Ready(Ok(Body::End)) => *complete = true,
                 Poll::Ready(Err(fault)) => return Poll::Ready(Waited::Failed(fault)),
-                Poll::Pending => return deadline.poll_expired(cx).map(|()| Waited::Timeout),
+                Poll::Pending => return paused(deadline.poll_expired(cx), body, buffers),
             }
         }
         Poll::Ready(Waited::Enough)
     })
     .await
+}
+
+/// Whether the time is over; if it is not, the wait may be long, so the buffer is made as small as possible.
+fn paused(expired: Poll<()>, body: &mut Buffer, buffers: &Buffers) -> Poll<Waited> {
+    if expired.is_pending() {
+        buffers.shrink(body);
+    }
+    expired.map(|()| Waited::Timeout)
 }
 
 /// Sends `100 Continue` to a client that waits for it.
@@ -138,9 +149,9 @@ pub(crate) async fn wait_ahead(
     }
     live.conn.deadline.set(live.worker.clock.now(), Some(limit));
     let (deadline, buffers) = (&mut live.conn.deadline, &live.worker.buffers);
-    let Ok(body) = buffers.hold(&mut live.x.response_body) else { return Waited::Enough };
-    let complete = &mut live.x.response_complete;
+    let (slot, complete) = (&mut live.x.response_body, &mut live.x.response_complete);
     poll_fn(|cx| {
+        let Ok(body) = buffers.hold_whole(slot) else { return Poll::Ready(Waited::Enough) };
         while !*complete && (at_least == 0 || (body.len() as u64) < at_least) {
             turn::round();
             match ahead.upstream.poll_body(cx, body) {
@@ -155,7 +166,7 @@ pub(crate) async fn wait_ahead(
                         // Which side failed is found when the rest is forwarded.
                         break;
                     }
-                    return deadline.poll_expired(cx).map(|()| Waited::Timeout);
+                    return paused(deadline.poll_expired(cx), body, buffers);
                 }
             }
         }

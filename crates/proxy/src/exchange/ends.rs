@@ -81,7 +81,7 @@ pub(crate) trait Sink {
     fn taken(&self) -> u64 {
         u64::MAX
     }
-    /// Whether a send that was pending may be continued with another buffer that holds the same bytes.
+    /// Whether a send that was pending with a buffer that is not empty may be continued with another that holds the same bytes.
     fn may_refill(&self) -> bool {
         false
     }

@@ -25,6 +25,8 @@ use std::{
 #[derive(Default)]
 pub(crate) struct Flow {
     buffer: Option<Buffer>,
+    /// How large the buffer had grown that was given back while its sink waited.
+    grown: usize,
     /// Whether the sink may hold a head that is not sent yet.
     head_due: bool,
     /// Whether the sink is still sending what it was last given, even if it has emptied the buffer; nothing may be
@@ -107,6 +109,10 @@ impl Flow {
     pub fn drop_trailers(&mut self) {
         self.drops_trailers = true;
     }
+    /// Whether its sink has sent the head that it was given.
+    pub fn has_sent_head(&self) -> bool {
+        !self.head_due
+    }
     /// Keeps a copy of the body, as long as it has no more than `limit` bytes.
     pub fn keep(&mut self, limit: usize) {
         self.kept = Some(Beginning { bytes: Vec::new(), limit });
@@ -144,7 +150,7 @@ impl Flow {
             if self.read {
                 self.buffer.get_or_insert_with(Buffer::none);
             }
-            let buffer = match buffers.hold(&mut self.buffer) {
+            let buffer = match buffers.hold_grown(&mut self.buffer, self.grown.min(sink.buffer_max())) {
                 Ok(buffer) => buffer,
                 Err(missing) => return Poll::Ready(Err(Broken::Memory(missing))),
             };
@@ -196,10 +202,12 @@ impl Flow {
                 Poll::Pending => {
                     self.waits_for = Waits::Sink;
                     // The wait may be long, so the buffer is made as small as possible.
-                    match buffer.is_empty() {
-                        _ if !sink.may_refill() => {}
-                        true => self.give_back(buffers),
-                        false => buffers.shrink(buffer),
+                    if buffer.is_empty() {
+                        // What it held is encrypted or framed below, and not copied twice.
+                        self.grown = buffer.capacity();
+                        self.give_back(buffers);
+                    } else if sink.may_refill() {
+                        buffers.shrink(buffer);
                     }
                     if let Some(encoding) = &mut self.encoding {
                         encoding.rest(cx);

@@ -197,17 +197,41 @@ impl Buffers {
     pub fn hold<'a>(&self, slot: &'a mut Option<Buffer>) -> Result<&'a mut Buffer, NoMemory> {
         held(slot, || self.take())
     }
-    /// The buffer in `slot`, taken as by [`Buffers::take_input`] if there is none yet, or only what [`Buffers::shrink`] left.
+    /// The buffer in `slot`, or one of up to `size` bytes, as a flow had before it waited.
+    ///
+    /// # Errors
+    /// As [`Buffers::take`].
+    pub fn hold_grown<'a>(&self, slot: &'a mut Option<Buffer>, size: usize) -> Result<&'a mut Buffer, NoMemory> {
+        held(slot, || {
+            let grown = (1..CLASSES).rev().find(|class| self.base << class <= size && !self.memory.is_short());
+            grown.and_then(|class| self.take_class(class)).map_or_else(|| self.take(), Ok)
+        })
+    }
+    /// The buffer in `slot`, taken as by [`Buffers::take`] if there is none yet, or only what [`Buffers::shrink`] left.
+    ///
+    /// # Errors
+    /// As [`Buffers::take`].
+    pub fn hold_whole<'a>(&self, slot: &'a mut Option<Buffer>) -> Result<&'a mut Buffer, NoMemory> {
+        self.whole(slot, Buffers::take)
+    }
+    /// Like [`Buffers::hold_whole`], as by [`Buffers::take_input`].
     ///
     /// # Errors
     /// As [`Buffers::take`].
     pub fn hold_input<'a>(&self, slot: &'a mut Option<Buffer>) -> Result<&'a mut Buffer, NoMemory> {
+        self.whole(slot, Buffers::take_input)
+    }
+    fn whole<'a>(
+        &self,
+        slot: &'a mut Option<Buffer>,
+        take: fn(&Buffers) -> Result<Buffer, NoMemory>,
+    ) -> Result<&'a mut Buffer, NoMemory> {
         if let Some(small) = slot.as_ref().filter(|buffer| self.is_shrunk(buffer)) {
-            let mut whole = self.take_input()?;
+            let mut whole = take(self)?;
             whole.append(small.data());
             *slot = Some(whole);
         }
-        held(slot, || self.take_input())
+        held(slot, || take(self))
     }
     /// Like [`Buffers::take`], for few buffers and those that hold what has been received already: takes one in any case.
     pub fn take_anyway(&self) -> Buffer {
@@ -293,6 +317,16 @@ mod tests {
             sizes.push(buffer.capacity());
         }
         assert_eq!(sizes, [16384, 32768, 65536, 131072, 262144, 262144, 262144]);
+    }
+
+    #[test]
+    fn a_flow_that_waited_goes_on_with_as_large_a_buffer() {
+        let buffers = Buffers::of(1024);
+        for (had, size) in [(0, 1024), (10, 1024), (4096, 4096), (5000, 4096), (1 << 30, 16384)] {
+            let mut slot = None;
+            let held = buffers.hold_grown(&mut slot, had);
+            assert_eq!(held.map(|buffer| buffer.capacity()).ok(), Some(size));
+        }
     }
 
     #[test]
