@@ -135,6 +135,19 @@ pub struct Fields {
 /// A buffer grown past this by one unusual message is given back before the next.
 const KEEP_BYTES: usize = 32 * 1024;
 
+/// What each list of a message that is not needed any more keeps for the next message: most heads fit, and whoever waits long for
+/// a server or a reader costs no more.
+pub(crate) const KEEP_WAITING: usize = 2048;
+
+/// Forgets what is in `list`, and gives back its memory if that is much: as a whole, so that the next message of its size fits in
+/// the same place. Made smaller, it would leave holes that do not.
+pub(crate) fn empty<T>(list: &mut Vec<T>) {
+    list.clear();
+    if list.capacity() * size_of::<T>() > KEEP_WAITING {
+        *list = Vec::new();
+    }
+}
+
 impl Fields {
     /// No fields.
     pub fn new() -> Fields {
@@ -149,6 +162,26 @@ impl Fields {
         }
         self.index.clear();
         self.present = 0;
+    }
+
+    /// Forgets every field, and keeps no more memory than a few small ones need.
+    pub(crate) fn release(&mut self) {
+        self.clear();
+        empty(&mut self.buf);
+        empty(&mut self.index);
+    }
+
+    /// Gives back memory that the fields do not use, if it is much.
+    pub(crate) fn shrink(&mut self) {
+        if self.buf.capacity() - self.buf.len() > KEEP_WAITING {
+            self.buf.shrink_to_fit();
+        }
+    }
+
+    /// How many bytes the fields have room for, and what finds them.
+    #[cfg(test)]
+    pub(crate) fn capacity(&self) -> usize {
+        self.buf.capacity() + self.index.capacity() * size_of::<Entry>()
     }
 
     /// Makes room for `lines` more lines, whose names and values are `text` bytes.

@@ -3,7 +3,7 @@
 use crate::authority::{Authority, split_authority};
 use crate::bytes::{is_http2_target, is_lenient_target, is_target, is_token};
 use crate::error::Error;
-use crate::fields::{Fields, Known};
+use crate::fields::{Fields, Known, empty};
 use crate::head::{Next, Parse, Progress, Version};
 use crate::limits::Limits;
 use crate::target::{Parts, TargetForm};
@@ -56,6 +56,19 @@ impl RequestHead {
         self.version = Version::Http11;
         self.minor = None;
         self.assembled = false;
+    }
+
+    /// Forgets the target and the fields, and gives back their memory: what comes after a request has been sent needs no more than its
+    /// method and version.
+    pub fn release(&mut self) {
+        self.fields.release();
+        empty(&mut self.target);
+        (self.parts, self.assembled) = (Parts::default(), false);
+    }
+
+    /// Gives back memory that the head does not use, for one that may have to be sent again.
+    pub fn shrink(&mut self) {
+        self.fields.shrink();
     }
 
     /// Starts a new message without fields in this memory.
@@ -484,5 +497,26 @@ fn check_method_prefix(rest: &[u8]) -> Result<(), Error> {
         b"\r" => Ok(()),
         _ if is_token(method) && method.len() <= METHOD_BYTES_MAX => Ok(()),
         _ => Err(Error::Method),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fields::KEEP_WAITING;
+
+    #[test]
+    fn a_released_head_has_its_method_and_version_and_little_memory() {
+        let long = "y".repeat(6000);
+        let text = format!("POST http://h/{long}?q HTTP/1.0\r\nhost: h\r\nlong: {long}\r\n\r\n");
+        let mut head = RequestHead::new();
+        assert!(matches!(head.parse(text.as_bytes(), &Limits::default()), Ok(Parse::Complete { .. })));
+        head.shrink();
+        assert_eq!(head.fields.get(b"long"), Some(long.as_bytes()), "what may be needed again stays");
+        head.release();
+        assert_eq!((head.method(), head.version()), (&b"POST"[..], Version::Http10));
+        assert!(head.target().is_empty() && head.path_and_query().is_empty() && head.authority().is_none());
+        assert!(head.fields.is_empty() && !head.fields.has(Known::Host));
+        assert!(head.target.capacity() <= KEEP_WAITING && head.fields.capacity() <= 2 * KEEP_WAITING);
     }
 }

@@ -89,7 +89,7 @@ pub(crate) async fn request(live: &mut Live<'_, '_>) -> Route {
     if proxy.options.http_buffer_request && buffer_request(live, proxy).await == Judged::Over {
         return Route::Answered;
     }
-    capture_cookie(live);
+    headers::capture_cookie(live.conn, live.x);
     headers::forwarded_for(live.conn, live.x, proxy);
     // It is made even if nothing asks for it yet: rules on responses and the log show the value as of this moment.
     context::context(live.conn, live.x, Readable::Request).make_unique_id();
@@ -97,13 +97,6 @@ pub(crate) async fn request(live: &mut Live<'_, '_>) -> Route {
         add_unique_id(live.x, name);
     }
     Route::Backend(backend)
-}
-
-/// Keeps the cookie that `capture cookie` names, as rules have left it.
-fn capture_cookie(live: &mut Live<'_, '_>) {
-    if let Some(capture) = &live.conn.proxy().capture_cookie {
-        live.x.txn.request_cookie = headers::captured_cookie(&live.x.request.fields, capture);
-    }
 }
 
 /// Runs the rules of one section, frontend or backend, and serves its statistics page.
@@ -119,6 +112,7 @@ async fn section(live: &mut Live<'_, '_>, proxy: ProxyId) -> Judged {
         // These rules come before HTTP: for the log there was no request, but its unique-id is made of it.
         context::context(live.conn, live.x, Readable::Request).make_unique_id();
         live.x.txn.received.clear();
+        live.x.txn.request_cookie = None;
         return Judged::Over;
     }
     if proxy == live.conn.frontend {
@@ -127,10 +121,6 @@ async fn section(live: &mut Live<'_, '_>, proxy: ProxyId) -> Judged {
         live.x.txn.tracking.http_request(worker.now_ms());
     }
     if !rules.http_request.is_empty() && evaluate::request(live, &rules.http_request, None).await == Judged::Over {
-        // As in HAProxy, a refused request has its cookie in the log, and one that a rule answers has none.
-        if matches!(live.x.log.termination, Termination(By::Refusal, _)) {
-            capture_cookie(live);
-        }
         return Judged::Over;
     }
     if restrict_names(live, proxy).await == Judged::Over {

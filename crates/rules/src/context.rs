@@ -268,15 +268,16 @@ impl RequestLine {
     /// Stores a copy of a request's line, truncated to `max` bytes (`tune.http.logurilen`).
     pub fn keep(&mut self, head: &RequestHead, max: usize) {
         self.clear();
-        self.bytes.extend_from_slice(head.method());
-        self.method = self.bytes.len();
-        self.bytes.push(b' ');
-        self.bytes.extend_from_slice(head.target());
-        self.target = self.bytes.len();
-        self.bytes.push(b' ');
-        self.bytes.extend_from_slice(&head.received_version());
-        self.bytes.truncate(max);
-        (self.method, self.target) = (self.method.min(max), self.target.min(max));
+        let mut take = |part: &[u8]| {
+            let room = max.saturating_sub(self.bytes.len());
+            self.bytes.extend_from_slice(&part[..part.len().min(room)]);
+            self.bytes.len()
+        };
+        self.method = take(head.method());
+        take(b" ");
+        self.target = take(head.target());
+        take(b" ");
+        take(&head.received_version());
     }
     /// Resets it: no request was received.
     pub fn clear(&mut self) {

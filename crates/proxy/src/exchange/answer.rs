@@ -9,6 +9,7 @@ use super::{
     forward::Flow,
     headers,
     resend::Ended,
+    respond,
     throttle::Throttle,
     timeouts::{Patience, Side},
     transfer::{Transfer, finish_body, poll_body, skip_body, tunnel},
@@ -69,6 +70,7 @@ pub(super) async fn answer(live: &mut Live<'_, '_>, response: Answer<'_>) -> Res
     live.client.respond(&mut live.x.response, framing, last && framing != Framing::Tunnel);
     live.x.responded = true;
     live.x.txn.status = Some(live.x.response.status());
+    respond::release_request(live.conn, live.x);
     if framing == Framing::Tunnel {
         live.client.tunnel();
         upstream.tunnel();

@@ -8,7 +8,7 @@ use super::{
     flush::{Unsent, flush},
     forward::{Broken, Flow, Waits},
     headers, invalid, redirect,
-    resend::{Ended, is_repeatable, keep_body},
+    resend::{Ended, is_repeatable, keep_body, release_head},
     respond,
     throttle::Throttle,
     timeouts::{Awaited, Patience, Side},
@@ -249,7 +249,11 @@ pub(super) async fn forward(
     let framing = loop {
         let head = poll_fn(|cx| {
             worker.clock.resume(&mut woken);
-            poll_head(cx, live, upstream, &mut request, &mut patience, proxy.options.abortonclose)
+            let polled = poll_head(cx, live, upstream, &mut request, &mut patience, proxy.options.abortonclose);
+            if polled.is_pending() && request.has_sent_head() {
+                release_head(live, &request, proxy, stale);
+            }
+            polled
         })
         .await;
         let failed = match head {

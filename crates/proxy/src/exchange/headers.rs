@@ -147,8 +147,15 @@ fn set(x: &mut Exchange, name: &str, value: &[u8]) {
     let _ = x.request.fields.set(name.to_ascii_lowercase().as_bytes(), value);
 }
 
+/// Keeps the cookie that `capture cookie` names, as rules have left it.
+pub(crate) fn capture_cookie(conn: &Conn<'_>, x: &mut Exchange) {
+    if let Some(capture) = &conn.proxy().capture_cookie {
+        x.txn.request_cookie = captured_cookie(&x.request.fields, capture);
+    }
+}
+
 /// `capture cookie NAME len N` for a request: the first cookie whose name starts with NAME, with its value.
-pub(crate) fn captured_cookie(fields: &Fields, capture: &Capture) -> Option<Vec<u8>> {
+fn captured_cookie(fields: &Fields, capture: &Capture) -> Option<Vec<u8>> {
     fields
         .all_known(Known::Cookie)
         .flat_map(|header| cookies(header).map(<[u8]>::trim_ascii))

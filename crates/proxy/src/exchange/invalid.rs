@@ -4,11 +4,14 @@ use super::state::Exchange;
 use crate::{connection::Conn, observe::captures::BadMessage};
 use penstock_http::Error;
 
-/// Keeps an invalid request: `bytes`, or the head in `x` if it has already been consumed.
+/// Keeps an invalid request: `bytes`, or the head in `x` if it has already been consumed, or its line if the head has been sent.
 pub(crate) fn keep_request(conn: &Conn<'_>, x: &Exchange, bytes: &[u8], why: Error) {
     let mut bytes = bytes.to_vec();
     if bytes.is_empty() {
-        x.request.write_to(&mut bytes);
+        match x.request.target() {
+            [] => bytes.extend_from_slice(x.txn.received.whole()),
+            _ => x.request.write_to(&mut bytes),
+        }
     }
     conn.worker.shared.captures.keep_request(message(conn, x, bytes, why));
 }

@@ -1,8 +1,9 @@
 //! Whether a request can be sent again after a failed attempt, and what is kept of it for that.
 
 use super::{ends::Client, forward::Flow, state::Exchange};
-use crate::worker::buffer::Buffers;
-use penstock_backends::retry::Reason;
+use crate::{exchange::live::Live, worker::buffer::Buffers};
+use penstock_backends::retry::{Reason, may_repeat_body};
+use penstock_config::model::Proxy;
 use penstock_http::Framing;
 
 /// The result of forwarding that did not complete.
@@ -22,6 +23,17 @@ pub(super) fn is_repeatable(client: &dyn Client, x: &Exchange, request: &Flow) -
 /// Whether the body was kept for services, and can be read from its beginning again. What an encoder has read is gone.
 fn has_whole_request(x: &Exchange) -> bool {
     x.inspected.has_whole_request() && !x.compressed.is_request_encoded
+}
+
+/// Gives back the memory of a request's head that has been sent, while its server has not answered; of one that may have to be sent
+/// again, or that services will see with the response, only what it does not use.
+pub(super) fn release_head(live: &mut Live<'_, '_>, request: &Flow, proxy: &Proxy, stale: bool) {
+    let may_go_again =
+        (stale || (live.x.may_retry && may_repeat_body(proxy))) && is_repeatable(live.client, live.x, request);
+    match may_go_again || live.x.txn.inspection.is_some() {
+        true => live.x.request.shrink(),
+        false => live.x.request.release(),
+    }
 }
 
 /// Makes the next attempt start with the part of the body that this one has sent.

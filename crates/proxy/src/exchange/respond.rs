@@ -200,6 +200,13 @@ pub(crate) fn fields(head: &mut ResponseHead, list: &[(&str, &str)]) {
     }
 }
 
+/// Gives back the memory of a request that is not looked at any more, for as long as its client takes to read the response: the log shows of
+/// it what is known by now.
+pub(crate) fn release_request(conn: &mut Conn<'_>, x: &mut Exchange) {
+    context::context(conn, x, Readable::Request).make_unique_id();
+    x.request.release();
+}
+
 /// Sends the response's head and `body`, and logs `status`, which differs from the one sent if an error is answered by
 /// a redirect.
 pub(crate) async fn send(live: &mut Live<'_, '_>, body: &[u8], last: bool, status: u16) {
@@ -209,6 +216,7 @@ pub(crate) async fn send(live: &mut Live<'_, '_>, body: &[u8], last: bool, statu
         // A rule that fails here leaves the response as it is, since there is no other to replace it.
         let _ = after_response::run(live.conn, live.x);
     }
+    release_request(live.conn, live.x);
     let said = Connection::of(&live.x.response.fields).close;
     // A 101 made by rules, as a test uses it in place of a WebSocket server, has no length and no response after it.
     let switches = live.x.response.status() == 101;
@@ -249,6 +257,7 @@ pub(crate) async fn send(live: &mut Live<'_, '_>, body: &[u8], last: bool, statu
 pub(crate) async fn stream(live: &mut Live<'_, '_>, first: &[u8], mut pieces: Receiver<Vec<u8>>, status: u16) {
     // A rule that fails here leaves the answer as it is: there is none to take its place.
     let _ = after_response::run(live.conn, live.x);
+    release_request(live.conn, live.x);
     live.x.response.fields.remove_known(Known::Connection);
     live.x.txn.status = Some(status);
     live.x.log.bytes_read += weight(VERSION + 3 + live.x.response.reason().len(), &live.x.response.fields);

@@ -11,7 +11,7 @@ use crate::{
         buffered_body::{self, Ahead, Waited},
         caching,
         ends::Fault,
-        flush,
+        flush, headers,
         live::Live,
         respond::{self, Page},
         service,
@@ -55,16 +55,19 @@ pub(crate) async fn request(live: &mut Live<'_, '_>, rules: &Rules, inspect: Opt
                 } else {
                     cells.intercepted.inc();
                 }
-                let since = live.worker.clock.now();
-                if why == Why::Tarpit {
-                    tarpit(live).await;
-                    (live.x.log.TR, live.x.log.Tw) = (-1, ms_between(since, live.worker.clock.now()));
+                match why {
+                    Why::Deny => refused(live, During::Request),
+                    Why::Tarpit => {
+                        refused(live, During::Tarpit);
+                        respond::release_request(live.conn, live.x);
+                        let since = live.worker.clock.now();
+                        tarpit(live).await;
+                        (live.x.log.TR, live.x.log.Tw) = (-1, ms_between(since, live.worker.clock.now()));
+                    }
+                    Why::Return | Why::Redirect | Why::Auth => {
+                        live.x.log.termination = Termination(By::Ourselves, During::Request);
+                    }
                 }
-                live.x.log.termination = match why {
-                    Why::Deny => Termination(By::Refusal, During::Request),
-                    Why::Tarpit => Termination(By::Refusal, During::Tarpit),
-                    Why::Return | Why::Redirect | Why::Auth => Termination(By::Ourselves, During::Request),
-                };
                 let unread =
                     why == Why::Redirect && live.client.request_framing() != Framing::None && !live.x.body_complete;
                 reply(live, &answer, unread).await;
@@ -73,21 +76,21 @@ pub(crate) async fn request(live: &mut Live<'_, '_>, rules: &Rules, inspect: Opt
             Verdict::Reject | Verdict::Close => {
                 live.conn.listener_cells().iter().for_each(|cells| cells.denied_requests.inc());
                 live.x.log.TR = -1;
-                live.x.log.termination = Termination(By::Refusal, During::Request);
+                refused(live, During::Request);
                 live.client.close();
                 return Judged::Over;
             }
             Verdict::SilentDrop => {
                 count_silent_drop(live.conn, live.x);
                 live.x.log.TR = -1;
-                live.x.log.termination = Termination(By::Refusal, During::Request);
+                refused(live, During::Request);
                 live.client.vanish();
                 return Judged::Over;
             }
             Verdict::Service(name) => {
                 let services = &worker.handle.inner.services;
                 let Some(found) = services.find(&name) else {
-                    live.x.log.termination = Termination(By::Refusal, During::Request);
+                    refused(live, During::Request);
                     respond::error(live, 500).await;
                     return Judged::Over;
                 };
@@ -139,12 +142,18 @@ pub(crate) async fn request(live: &mut Live<'_, '_>, rules: &Rules, inspect: Opt
             Verdict::SwitchToHttp(_) => return Judged::GoOn,
             Verdict::Failed => {
                 count_failed_rewrite(live.conn, live.x);
-                live.x.log.termination = Termination(By::Refusal, During::Request);
+                refused(live, During::Request);
                 respond::error(live, 500).await;
                 return Judged::Over;
             }
         }
     }
+}
+
+/// Records that rules refuse the request. As in HAProxy, its cookie is in the log, and that of one that a rule answers is not.
+fn refused(live: &mut Live<'_, '_>, during: During) {
+    live.x.log.termination = Termination(By::Refusal, during);
+    headers::capture_cookie(live.conn, live.x);
 }
 
 /// Waits for part of the request's body; a client that does not send it gets an error response.
@@ -164,7 +173,8 @@ pub(crate) async fn wait_for_body(live: &mut Live<'_, '_>, at_least: u64, limit:
 /// Handles a request body that ended before it was complete.
 async fn body_failed(live: &mut Live<'_, '_>, fault: &Fault) -> Judged {
     if matches!(fault, Fault::Invalid(_)) {
-        (live.x.log.termination, live.x.log.TR) = (Termination(By::Refusal, During::Request), -1);
+        refused(live, During::Request);
+        live.x.log.TR = -1;
         respond::error(live, 400).await;
     } else {
         let by = if matches!(fault, Fault::Memory(_)) { By::Exhaustion } else { By::Client };
