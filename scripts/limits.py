@@ -9,6 +9,7 @@ counted. Each round starts both servers anew, on the same configuration. docs/li
 """
 
 import argparse
+import itertools
 import os
 import random
 import resource
@@ -42,6 +43,9 @@ frontend f
     bind 127.0.0.1:{proxy} accept-proxy
     http-request return status 200 content-type text/plain file {static} if {{ path /static }}
     http-request tarpit if {{ path /tarpit }}
+    http-request wait-for-body time 300s if {{ path /waits }}
+    http-request track-sc0 hdr(key) table keys if {{ path /key }}
+    http-request return status 200 if {{ path /key }}
     use_backend packed if {{ path /text }}
     use_backend odd if {{ path /interim /hang }}
     default_backend web
@@ -52,9 +56,13 @@ backend packed
     server s1 {nginx}
 backend odd
     server s2 {odd}
+backend keys
+    stick-table type string len 1024 size 100k expire 1h store http_req_cnt
 """
 
 STREAMS = 100
+KEYS = 20
+NUMBERS = itertools.count()
 REQUEST = b"GET %s HTTP/1.1\r\nHost: h\r\n%s\r\n"
 TINY = b"".join(b"h%02d: v\r\n" % n for n in range(80))
 
@@ -113,6 +121,12 @@ def tcp(port, said=b""):
     return sock
 
 
+def paced(sock):
+    """Opens clients no faster than they are served: what many take at once for a moment is not what they hold."""
+    time.sleep(0.01)
+    return sock
+
+
 def stalled(port, said):
     """A client with a small window of its own, which reads nothing."""
     sock = socket.socket()
@@ -124,6 +138,16 @@ def stalled(port, said):
             said = said[sock.send(said) :]
     except BlockingIOError:
         pass  # It takes no more: that is the bound.
+    return sock
+
+
+def stalled_tls(port, said):
+    """The same over TLS."""
+    sock = socket.socket()
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    sock.connect(("127.0.0.1", port))
+    sock = CLIENT.wrap_socket(sock)
+    sock.sendall(said)
     return sock
 
 
@@ -176,6 +200,10 @@ def idle_h2(port, more=b""):
 
 # Fields that stay in the decoder's table until it is full: an entry counts for 32 bytes more than its text (RFC 7541, 4.1).
 TABLE = b"".join(b"\x40\x03x%02d\x64" % n + b"v" * 100 for n in range(4096 // 135))
+# A head that nearly fills a buffer; a stick table's key; and all but the last byte of a PROXY header of version 2.
+LARGE = b"large: " + b"y" * 14_000 + b"\r\n"
+KEY = b"key: %0900d\r\n"
+PROXY = b"\r\n\r\n\0\r\nQUIT\n" + b"\x21\x11" + (4000).to_bytes(2, "big") + b"\x7f\0\0\1" * 2 + b"\0P" * 2 + b"\xea" + (3985).to_bytes(2, "big")
 TINY_H2 = tuple((f"h{n:02}", "v") for n in range(80))
 MANY = (200, 800)
 FEW = (4, 16)
@@ -190,13 +218,18 @@ KINDS = {
     "half a ClientHello": (MANY, 1, lambda p: tcp(p["tls"], client_hello()[:-20]), 1),
     "a ClientHello, then silence": (MANY, 1, lambda p: tcp(p["tls"], client_hello()), 1),
     "half a PROXY header": (MANY, 1, lambda p: tcp(p["proxy"], b"PROXY TCP4 192.0.2.1 192.0"), 1),
+    "half a large PROXY header": (MANY, 1, lambda p: tcp(p["proxy"], PROXY + b"x" * 3984), 1),
     "half a head": (MANY, 1, lambda p: tcp(p["http"], (REQUEST % (b"/small", b"x: " + b"y" * 6000))[:-4]), 1),
     "half a head of tiny fields": (MANY, 1, lambda p: tcp(p["http"], (REQUEST % (b"/small", TINY))[:-4]), 1),
     "tiny fields, the server silent": (MANY, 1, lambda p: tcp(p["http"], REQUEST % (b"/hang", TINY)), 2),
+    "a large head, the server silent": (MANY, 1, lambda p: paced(tcp(p["http"], REQUEST % (b"/hang", LARGE))), 2),
+    "a large head, in a tarpit": (MANY, 1, lambda p: tcp(p["http"], REQUEST % (b"/tarpit", LARGE)), 2),
+    "a key of 900 bytes in a stick table": ((40, 160), KEYS, lambda p: answered_to(tcp(p["http"]), b"".join(REQUEST % (b"/key", KEY % next(NUMBERS)) for _ in range(KEYS))), 3),
     "slow body": (MANY, 1, lambda p: tcp(p["http"], b"POST /small HTTP/1.1\r\nHost: h\r\nContent-Length: 100000\r\n\r\nbegin"), 2),
     "half a trailer section": (MANY, 1, lambda p: tcp(p["http"], b"POST /small HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n0\r\nx: "
                                                        + b"y" * 6000), 2),
     "stalled reader": (MANY, 1, lambda p: stalled(p["http"], REQUEST % (b"/big", b"")), 4),
+    "stalled reader, TLS": (MANY, 1, lambda p: stalled_tls(p["tls"], REQUEST % (b"/big", b"")), 4),
     "stalled reader, pipelining": (MANY, 1, lambda p: stalled(p["http"], REQUEST % (b"/big", b"") * 300), 4),
     "stalled reader of a static page": (MANY, 1, lambda p: stalled(p["http"], REQUEST % (b"/static", b"") * 400), 4),
     "stalled reader, gzip": ((40, 120), 1, lambda p: stalled(p["http"], REQUEST % (b"/text", b"Accept-Encoding: gzip\r\n")), 20),
@@ -210,6 +243,9 @@ KINDS = {
     "HTTP/2: stream of no window, static page": (FEW, STREAMS, lambda p: streams(p["h2"], 0, h2.request("/static")), 3),
     "HTTP/2: stream of no window, gzip": (FEW, STREAMS, lambda p: streams(p["h2"], 0, h2.request("/text", ("accept-encoding", "gzip"))), 6),
     "HTTP/2: tarpitted stream": (FEW, STREAMS, lambda p: streams(p["h2"], 65535, h2.request("/tarpit")), 3),
+    "HTTP/2: tarpitted stream, a large head": (FEW, STREAMS, lambda p: streams(p["h2"], 65535, h2.request("/tarpit", ("large", "y" * 8000))), 3),
+    "HTTP/2: stream whose body is waited for": (FEW, STREAMS, lambda p: streams(p["h2"], 65535, h2.request("/waits", method="POST"),
+                                                                                lambda s: h2.frame(h2.DATA, 0, s, b"x" * 600), end=False), 3),
     "HTTP/2: stream with a slow body": (FEW, STREAMS, lambda p: streams(p["h2"], 65535, h2.request("/small", method="POST"),
                                                                          lambda s: h2.frame(h2.DATA, 0, s, b"begin"), end=False), 3),
     "HTTP/2: stream of tiny fields, the server silent": (FEW, STREAMS, lambda p: streams(p["h2"], 65535, h2.request("/hang", *TINY_H2)), 3),

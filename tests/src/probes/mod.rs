@@ -1,6 +1,7 @@
 //! Tests of penstock alone: where the proxies before it fail, and what needs bytes that no well-behaved client sends.
 
 pub mod floods;
+mod held;
 mod limits;
 mod memory;
 mod resets;
@@ -34,6 +35,7 @@ pub fn all() -> Vec<Probe> {
     probes.extend(floods::probes());
     probes.extend(limits::probes());
     probes.extend(memory::probes());
+    probes.extend(held::probes());
     probes.extend(spread::probes());
     probes
 }
