@@ -469,7 +469,8 @@ impl RequestHead {
 
     /// Whether the scheme is one of HTTP's. To a server, a path alone means one of these: any other it has to be told.
     fn is_for_http(&self) -> bool {
-        self.scheme().is_some_and(|scheme| scheme.eq_ignore_ascii_case(b"http") || scheme.eq_ignore_ascii_case(b"https"))
+        self.scheme()
+            .is_some_and(|scheme| scheme.eq_ignore_ascii_case(b"http") || scheme.eq_ignore_ascii_case(b"https"))
     }
 
     /// The port that an authority of this target need not name. CONNECT has no scheme: 80 and 443 stand for the two there

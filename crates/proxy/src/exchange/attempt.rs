@@ -251,7 +251,7 @@ pub(super) async fn forward(
             worker.clock.resume(&mut woken);
             let polled = poll_head(cx, live, upstream, &mut request, &mut patience, proxy.options.abortonclose);
             if polled.is_pending() && request.has_sent_head() {
-                release_head(live, &request, proxy, stale);
+                release_head(live, &request, proxy, again);
             }
             polled
         })

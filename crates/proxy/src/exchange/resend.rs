@@ -26,10 +26,11 @@ fn has_whole_request(x: &Exchange) -> bool {
 }
 
 /// Gives back the memory of a request's head that has been sent, while its server has not answered; of one that may have to be sent
-/// again, or that services will see with the response, only what it does not use.
-pub(super) fn release_head(live: &mut Live<'_, '_>, request: &Flow, proxy: &Proxy, stale: bool) {
+/// again (`again`: once, to a server of HTTP/2 that refuses it), or that services will see with the response, only what it does not use.
+pub(super) fn release_head(live: &mut Live<'_, '_>, request: &Flow, proxy: &Proxy, again: bool) {
+    let may_be_refused = again && live.x.server_conn.http_major == 2;
     let may_go_again =
-        (stale || (live.x.may_retry && may_repeat_body(proxy))) && is_repeatable(live.client, live.x, request);
+        (may_be_refused || (live.x.may_retry && may_repeat_body(proxy))) && is_repeatable(live.client, live.x, request);
     match may_go_again || live.x.txn.inspection.is_some() {
         true => live.x.request.shrink(),
         false => live.x.request.release(),
