@@ -2,17 +2,18 @@
 """How long an innocent client waits behind eight that pipeline or flood: penstock beside Debian's haproxy, one worker each.
 
 Eight clients keep a worker busy, each in a thread of another process: they pipeline requests that are answered at once, over clear text
-or TLS, or ask over HTTP/2 for streams, PINGs or SETTINGS. Another client asks every five milliseconds and waits for its answer; the
+or TLS, some of which cost the rules much (`LONG`), or ask over HTTP/2 for streams, PINGs or SETTINGS. Another client asks every five milliseconds and waits for its answer; the
 time counts from when it was due. The server has one CPU, the clients another, on which the innocent one goes before the eight where this
 process may say so: what it waits for is the server. Run this where nothing else runs.
 
-    scripts/turns.py [--rounds N] [--seconds N] [--floods N]       after cargo build --release
+    scripts/turns.py [--rounds N] [--seconds N] [--floods N] [KIND...]       after cargo build --release
 """
 
 import argparse
 import multiprocessing
 import os
 import pathlib
+import random
 import socket
 import ssl
 import statistics
@@ -37,14 +38,33 @@ frontend f
     bind 127.0.0.1:{clear}
     bind 127.0.0.1:{h2} proto h2
     bind 127.0.0.1:{tls} ssl crt {cert}
+    http-request track-sc0 hdr(key) table keys if {{ path /keys }}
 {rules}    http-request return status 200
+backend keys
+    stick-table type string len 1024 size 100k expire 1h store http_req_cnt
 """
 
 RULES = "".join(f"    http-request set-header x-{n} %[path,lower] if {{ path_beg /{n} }}\n" for n in range(16))
+RULES += "    http-request set-header x-matched %[req.hdr(long),regsub(a.?a.?b,x,g)] if { path /regsub }\n"
+RULES += 300 * ("    http-request set-header x-digest %[req.hdr(long),sha2(512),hex,sha2(512),hex,digest(md5),hex,upper,lower,url_dec,"
+                "base64,b64dec,length] if { path /digests }\n")
 REQUEST = b"GET / HTTP/1.1\r\nhost: a\r\n\r\n"
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])
 PING = bytes([0, 0, 8, 6, 0, 0, 0, 0, 0]) + bytes(8)
 SETTINGS = bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])
+
+
+def asks(path, *fields):
+    return "\r\n".join((f"GET /{path} HTTP/1.1", "host: a", *fields, "\r\n")).encode()
+
+
+# Requests that cost much: by kind, what a client sends again and again.
+LONG = {
+    "300 rules with digests of 8 KB": lambda: asks("digests", "long: " + "a" * 8000) * 10,
+    "regsub of 12 KB": lambda: asks("regsub", "long: " + "a" * 12_000) * 10,
+    "new keys of 1 KB": lambda: b"".join(asks("keys", f"key: {random.getrandbits(60)}{'k' * 1000}") for _ in range(20)),
+    "90 fields": lambda: asks("", *(f"x{n}: v" for n in range(90))) * 20,
+}
 
 
 def streams(first):
@@ -75,6 +95,8 @@ def flood(kind, ports, until):
                 if not waiting:
                     if kind == "h2 streams":
                         waiting, first = streams(first), first + 200
+                    elif kind in LONG:
+                        waiting = LONG[kind]()
                     else:
                         waiting = {"h2 PING": PING, "h2 SETTINGS": SETTINGS}.get(kind, REQUEST) * 500
                 moved = False
@@ -154,14 +176,17 @@ def main():
     parser.add_argument("--seconds", type=float, default=4)
     parser.add_argument("--write", action="store_true", help="put the table into docs/measurements/turns.md")
     parser.add_argument("--floods", type=int, default=8)
+    parser.add_argument("kinds", nargs="*", metavar="KIND", help="words of a kind's name")
     options = parser.parse_args()
     go_first()
+    kinds = [kind for kind in ("clear", "tls", *LONG, "h2 streams", "h2 PING", "h2 SETTINGS")
+             if not options.kinds or any(word in kind for word in options.kinds)]
     lines = [f"| {options.floods} clients | program | p50 ms | p99 ms | longest ms | server's CPU, % |", "|---|---|---|---|---|---|"]
     print("\n".join(lines), flush=True)
     with tempfile.TemporaryDirectory(prefix="penstock-turns-") as name:
         folder = pathlib.Path(name)
         certificate(folder)
-        for kind in ("clear", "tls", "h2 streams", "h2 PING", "h2 SETTINGS"):
+        for kind in kinds:
             results = {program: [] for program in PROGRAMS}
             for _ in range(options.rounds):
                 for program, path in PROGRAMS.items():

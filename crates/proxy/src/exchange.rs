@@ -50,7 +50,7 @@ use std::pin::pin;
 /// Runs an exchange whose request head has been read.
 pub(crate) async fn run(live: &mut Live<'_, '_>) {
     live.worker.pulse().enter(Stage::Route);
-    turn::spend(cost::REQUEST);
+    turn::spend(cost::REQUEST + cost::FIELD * live.x.request.fields.len() as u32);
     if let Some(fault) = live.worker.planted.filter(|_| live.x.request.path() == b"/planted-fault") {
         fault.strike().await;
     }

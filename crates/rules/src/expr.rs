@@ -8,6 +8,7 @@ use crate::{
     fetch::{ChangeFn, FetchRun},
     keyword::{Arg, Places},
     sample::{Cursor, Fetched, Missing},
+    turn::{self, cost},
     value::{Type, Value},
 };
 
@@ -115,6 +116,8 @@ impl Expr {
             FetchRun::Counter(counter) => counter.fetch(ctx, &self.args)?,
         };
         for step in &self.steps {
+            let length = value.bytes().map_or(0, <[u8]>::len);
+            turn::spend(cost::CONVERTER + (length / cost::CONVERTER_BYTES) as u32);
             let converted = value.cast(step.input).and_then(|value| step.run.run(ctx, value, &step.args));
             value = converted.and_then(|value| step.bound(value, ctx)).ok_or(Missing::Absent)?;
         }

@@ -121,7 +121,9 @@ impl Regex {
             let before = ends.steps;
             let end = ends.next(at).ok()?;
             let span = end.map_or(0, |end| end - at);
-            self.charge(ends.steps - before + span);
+            let steps = ends.steps - before + span;
+            self.charge(steps);
+            turn::spend((steps / cost::REGEX_LONG_BYTES) as u32);
             let Some(end) = end else { return Some(false) };
             // The surrounding text serves as context, though only the match is searched.
             grouping.search_captures(&Input::new(text).range(at..end), &mut found);

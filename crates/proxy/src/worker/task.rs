@@ -3,15 +3,16 @@
 use super::{
     pulse::{Stage, Who},
     state::Worker,
-    turn::{self, ClientTime},
+    turn::{self, ClientTime, Place},
 };
-use penstock_rules::turn as budget;
+use penstock_rules::turn::{self as budget, cost};
 use pin_project_lite::pin_project;
 use std::{
     future::Future,
     pin::Pin,
     rc::Rc,
     task::{Context, Poll},
+    time::Instant,
 };
 use tokio::task::JoinHandle;
 
@@ -37,7 +38,8 @@ where
 /// Wraps a future so that each poll is a turn.
 pub(crate) fn turns<F: Future>(worker: &Rc<Worker>, who: Who, task: F) -> Turns<F> {
     let stage = Stage::Idle as u8;
-    Turns(Box::pin(Turn { task, worker: worker.clone(), who: who.pack(), share: None, spent_in: None, stage }))
+    let place = Place::default();
+    Turns(Box::pin(Turn { task, worker: worker.clone(), who: who.pack(), share: None, place, stage }))
 }
 
 /// A future whose polls are turns: see [`turns`]. All of it is in one box: inside the runtime's own allocation, which is aligned
@@ -51,7 +53,7 @@ pin_project! {
         worker: Rc<Worker>,
         who: [u64; 4],
         share: Option<Rc<ClientTime>>,
-        spent_in: Option<u64>,
+        place: Place,
         stage: u8,
     }
 }
@@ -61,16 +63,18 @@ impl<F: Future> Future for Turns<F> {
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
         let this = self.get_mut().0.as_mut().project();
         turn::round();
-        let mut units = this.worker.rounds.begin(*this.spent_in);
+        let rounds = &this.worker.rounds;
+        let mut units = rounds.begin(*this.place);
         if let Some(share) = this.share {
-            let round = this.worker.rounds.round.get();
-            units = share.left(round, units);
-            if units == 0 {
-                *this.spent_in = Some(round);
-                turn::go_behind(cx);
-                return Poll::Pending;
-            }
+            units = share.left(rounds.look.get(), units);
         }
+        if units == 0 {
+            rounds.put_behind(this.place);
+            turn::go_behind(cx);
+            return Poll::Pending;
+        }
+        // What a step costs is estimated, and for those who use up their turns measured as well.
+        let begun = rounds.is_behind(*this.place).then(Instant::now);
         budget::begin(units);
         this.worker.pulse().begin_turn(this.who, *this.stage);
         let polled = this.task.poll(cx);
@@ -78,10 +82,12 @@ impl<F: Future> Future for Turns<F> {
         if let Some(share) = this.share {
             share.spend(budget::spent_of(units));
         }
-        *this.spent_in = budget::end().then(|| {
+        let took = begun.map_or(0, |begun| u32::try_from(begun.elapsed().as_nanos() / cost::NS).unwrap_or(u32::MAX));
+        let is_spent = budget::end();
+        if is_spent {
             this.worker.pulse().turn_spent();
-            this.worker.rounds.spent()
-        });
+        }
+        rounds.end(this.place, took, is_spent);
         polled
     }
 }

@@ -18,51 +18,95 @@ pub(crate) use penstock_rules::turn::{cost, is_spent, spend};
 /// the 99th percentile beside eight that flood; eight such turns are 2 ms.
 const TURN: u32 = 2500;
 
-/// The total budget of all tasks that use up their turns, between two looks at the reactor: some 2 ms. It is exceeded
-/// only if there are so many of them that each would get next to nothing.
+/// The total budget of all tasks that use up their turns, between two looks at the reactor: some 2 ms. What is left over waits for
+/// the next look.
 const ROUND: u32 = 8 * TURN;
 
 /// The smallest budget; with less, switching tasks would cost more than the work done.
 const TURN_MIN: u32 = 400;
 
-/// Counts the tasks that use up their turns. Pure: a worker has one, and so does each test.
+/// Shares out time to the tasks that use up their turns. Pure: a worker has one, and so does each test.
+///
+/// Between two looks at the reactor they take [`ROUND`] together, however long a single step of some of them is: those whose turn
+/// has not come by then have it after the next look, before any of the others has another. Who had nothing to do for a whole look
+/// never waits.
 #[derive(Debug, Default)]
 pub(crate) struct Rounds {
-    /// The current round. A new one begins when a task that used up its turn in this one is polled again, since all
-    /// others have been polled meanwhile.
-    pub round: Cell<u64>,
+    /// How often the reactor has been looked at since there were such tasks: a new look has been taken when a task that was put behind
+    /// the others is polled again, since all others have been polled meanwhile.
+    pub look: Cell<u64>,
+    /// In a round each of the tasks has one turn.
+    round: Cell<u64>,
     spent_now: Cell<u32>,
     spent_before: Cell<u32>,
+    /// What they have used since the last look,
+    used: Cell<u32>,
+    /// How many of them have had no turn since the last look, nor in this round.
+    waiting: Cell<u32>,
+}
+
+/// What a task remembers of its turns.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Place {
+    /// The look in which it was put behind the others, if it was the last time.
+    behind: Option<u64>,
+    /// The round in which it last used up a turn.
+    served: Option<u64>,
 }
 
 impl Rounds {
-    /// The budget of a turn for a task that last used up a turn in round `spent_in`.
-    pub fn begin(&self, spent_in: Option<u64>) -> u32 {
-        if spent_in == Some(self.round.get()) {
-            self.round.set(self.round.get() + 1);
+    /// The budget of a task's turn; 0 if it has to wait, behind all others.
+    pub fn begin(&self, task: Place) -> u32 {
+        if task.behind == Some(self.look.get()) {
+            self.look.set(self.look.get() + 1);
             self.spent_before.set(self.spent_now.replace(0));
+            self.used.set(0);
+            if self.waiting.replace(0) == 0 {
+                self.round.set(self.round.get() + 1);
+            }
+        }
+        if self.is_behind(task) {
+            if task.served == Some(self.round.get()) {
+                return 0;
+            }
+            if self.used.get() >= ROUND {
+                self.waiting.set(self.waiting.get() + 1);
+                return 0;
+            }
         }
         (ROUND / self.spent_before.get().max(1)).clamp(TURN_MIN, TURN)
     }
-    /// Records that a task has used up its turn; returns the current round.
-    pub fn spent(&self) -> u64 {
-        self.spent_now.set(self.spent_now.get() + 1);
-        self.round.get()
+    /// Whether the task had used up its turn, or had to wait, when it was last polled, and that was not long ago.
+    pub fn is_behind(&self, task: Place) -> bool {
+        task.behind.is_some_and(|look| look + 1 >= self.look.get())
+    }
+    /// Records that a task has to wait.
+    pub fn put_behind(&self, task: &mut Place) {
+        task.behind = Some(self.look.get());
+    }
+    /// Records that a task has had a turn; `took` is how long it was if the task was behind, and `is_spent` whether it has used it up.
+    pub fn end(&self, task: &mut Place, took: u32, is_spent: bool) {
+        self.used.set(self.used.get().saturating_add(took));
+        *task = Place::default();
+        if is_spent {
+            self.spent_now.set(self.spent_now.get() + 1);
+            *task = Place { behind: Some(self.look.get()), served: Some(self.round.get()) };
+        }
     }
 }
 
-/// What the tasks of one client's streams have spent together in a round. A client that opens a hundred streams has a
+/// What the tasks of one client's streams have spent together since a look at the reactor. A client that opens a hundred streams has a
 /// hundred tasks, but gets no more time for it.
 #[derive(Debug, Default)]
 pub(crate) struct ClientTime {
-    round: Cell<u64>,
+    look: Cell<u64>,
     spent: Cell<u32>,
 }
 
 impl ClientTime {
-    /// How much of `units` the share has left in a round.
-    pub fn left(&self, round: u64, units: u32) -> u32 {
-        if self.round.replace(round) != round {
+    /// How much of `units` the share has left until the next look at the reactor.
+    pub fn left(&self, look: u64, units: u32) -> u32 {
+        if self.look.replace(look) != look {
             self.spent.set(0);
         }
         units.saturating_sub(self.spent.get())
@@ -143,24 +187,52 @@ mod tests {
     #[test]
     fn the_more_tasks_use_their_turns_up_the_shorter_turns_are() {
         let rounds = Rounds::default();
-        let mut tasks = [None; 40];
-        let mut round = |count: usize| {
+        let mut tasks = [Place::default(); 40];
+        let mut look = |count: usize| {
             let mut total = 0;
             for task in &mut tasks[..count] {
-                total += rounds.begin(*task);
-                *task = Some(rounds.spent());
+                let units = rounds.begin(*task);
+                total += units;
+                let took = if rounds.is_behind(*task) { units } else { 0 };
+                rounds.end(task, took, true);
             }
             total
         };
-        assert_eq!(round(1), TURN);
+        assert_eq!(look(1), TURN);
         for count in [1, 8, 8, 8] {
-            round(count);
+            look(count);
         }
-        assert_eq!(round(8), ROUND, "eight have a whole turn each");
-        round(40);
-        assert_eq!(round(40), ROUND, "forty share what eight would have");
-        round(1);
-        assert_eq!(round(1), TURN, "and one has a whole turn again");
+        assert_eq!(look(8), ROUND, "eight have a whole turn each");
+        look(40);
+        assert_eq!(look(40), ROUND, "forty share what eight would have");
+        look(1);
+        assert_eq!(look(1), TURN, "and one has a whole turn again");
+    }
+
+    #[test]
+    fn tasks_whose_steps_are_long_take_turns_and_a_look_is_not_late() {
+        // Each step takes ten times the smallest turn, and cannot be cut.
+        const STEP: u32 = 10 * TURN_MIN;
+        let rounds = Rounds::default();
+        let (mut tasks, mut turns) = ([Place::default(); 50], [0; 50]);
+        for look in 0..100 {
+            let mut used = 0;
+            for (task, turns) in tasks.iter_mut().zip(&mut turns) {
+                match rounds.begin(*task) {
+                    0 => rounds.put_behind(task),
+                    _ => {
+                        used += STEP;
+                        *turns += 1;
+                        let took = if rounds.is_behind(*task) { STEP } else { 0 };
+                        rounds.end(task, took, true);
+                    }
+                }
+            }
+            // Nobody knows them at first.
+            assert!(look == 0 || used <= ROUND, "look {look}: {used}");
+            assert!(rounds.begin(Place::default()) > 0, "whoever comes now has a turn");
+        }
+        assert!(turns.iter().all(|&had| (10..=11).contains(&had)), "{turns:?}");
     }
 
     #[test]

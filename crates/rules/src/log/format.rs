@@ -145,17 +145,21 @@ impl LogFormat {
 
 /// Writes bytes that are invalid in an HTTP field (control characters other than tab, and DEL) as `%` and two digits.
 fn encode_http(text: &[u8], escape: bool, out: &mut Vec<u8>) {
-    for &byte in text {
-        if escape && matches!(byte, b'"' | b'\\' | b']') {
-            out.push(b'\\');
+    let is_special =
+        |byte: &u8| *byte < 0x20 && *byte != b'\t' || *byte == 0x7f || escape && matches!(byte, b'"' | b'\\' | b']');
+    let mut rest = text;
+    while let Some(at) = rest.iter().position(is_special) {
+        out.extend_from_slice(&rest[..at]);
+        match rest[at] {
+            byte @ (b'"' | b'\\' | b']') => out.extend_from_slice(&[b'\\', byte]),
+            byte => {
+                out.push(b'%');
+                out.extend_from_slice(&hex_of(&[byte]));
+            }
         }
-        if byte < 0x20 && byte != b'\t' || byte == 0x7f {
-            out.push(b'%');
-            out.extend_from_slice(&hex_of(&[byte]));
-        } else {
-            out.push(byte);
-        }
+        rest = &rest[at + 1..];
     }
+    out.extend_from_slice(rest);
 }
 
 impl Linker<'_> {
