@@ -9,8 +9,7 @@ use crate::{
     keyword::Places,
     link::{Linker, Scope},
     problem::Problem,
-    sample::Missing,
-    table::{Data, StickTable},
+    table::{Data, Millis, StickTable},
     words::Words,
 };
 use penstock_config::{Config, Diagnostics, Line, Span, model::ProxyId};
@@ -57,21 +56,19 @@ impl StickRule {
         (id != 0 || key.is_some()).then_some(Stuck { id, key, is_address: self.table.spec.server_key_is_address })
     }
 
-    /// Stores the server under the key: its number, and its name or address. To be called for rules of the current direction, once a server
-    /// is chosen.
-    pub fn store(&self, ctx: &Context<'_>, server_id: u32, name: &str, address: impl Fn() -> Option<String>) {
+    /// The key under which the server is to be stored, if the rule applies.
+    pub fn key(&self, ctx: &Context<'_>) -> Option<Box<[u8]>> {
         if self.condition.holds(ctx) != Answer::Yes {
-            return;
+            return None;
         }
-        let now = ctx.now.mono;
-        match self.expr.eval(ctx) {
-            Ok(key) => {
-                if let Some(entry) = self.table.get_or_insert(key, now) {
-                    let address = self.table.spec.server_key_is_address.then(address).flatten();
-                    self.table.set_server(&entry, server_id, address.as_deref().unwrap_or(name));
-                }
-            }
-            Err(Missing::Absent | Missing::NotYet) => {}
+        self.table.spec.key.kept(self.expr.eval(ctx).ok()?)
+    }
+
+    /// Stores the server under a key: its number, and its name or address.
+    pub fn store(&self, key: &[u8], now: Millis, server_id: u32, name: &str, address: impl Fn() -> Option<String>) {
+        if let Some(entry) = self.table.get_or_insert_key(key, now) {
+            let address = self.table.spec.server_key_is_address.then(address).flatten();
+            self.table.set_server(&entry, server_id, address.as_deref().unwrap_or(name));
         }
     }
 }

@@ -3,7 +3,7 @@
 mod support;
 
 use penstock_config::{Severity, model::ProxyId};
-use penstock_rules::{ACTIONS, Destination, Kind, Scope, Value, Verdict, Why, table::Data};
+use penstock_rules::{ACTIONS, Destination, Kind, Scope, Value, Verdict, Why, table::Data, turn};
 use support::{Stage, compile};
 
 const DEFAULTS: &str = "defaults\n  mode http\n  timeout client 1s\n  timeout server 1s\n  timeout connect 1s\n";
@@ -130,7 +130,8 @@ fn a_request_sticks_to_the_server_it_was_given() {
     assert!(on.matches && on.stores_request && store.stores_response && !store.matches);
     let mut stage = Stage::request("GET / HTTP/1.1\r\nHost: h\r\nCookie: id=x\r\n\r\n");
     assert_eq!(stage.with(|ctx| on.find(ctx)).map(|stuck| stuck.id), None);
-    stage.with(|ctx| on.store(ctx, 2, "s2", || None));
+    let key = stage.with(|ctx| on.key(ctx)).unwrap();
+    on.store(&key, stage.now.mono, 2, "s2", || None);
     assert_eq!(stage.with(|ctx| on.find(ctx)).map(|stuck| stuck.id), Some(2));
     let mut other = Stage::request("GET / HTTP/1.1\r\nHost: h\r\nCookie: id=y\r\n\r\n");
     assert_eq!(other.with(|ctx| on.find(ctx)).map(|stuck| stuck.id), None);
@@ -194,6 +195,20 @@ fn a_rule_that_needs_a_slow_password_checked_waits_for_it_and_is_run_again() {
         assert_eq!(verdict == Verdict::Continue, right, "{verdict:?}");
         let added: Vec<_> = stage.request.as_ref().unwrap().fields.get_all(b"x-in").map(<[u8]>::to_vec).collect();
         assert_eq!(added, [if right { &b"1"[..] } else { b"0" }], "it was added once");
+    }
+}
+
+/// What converters do with long values is paid for, or a few hundred such rules would be one turn.
+#[test]
+fn rules_that_convert_much_go_on_in_the_next_turn() {
+    let rules = "  http-request set-header x-digest %[req.hdr(x),sha2(512),hex,sha2(512),hex]\n".repeat(100);
+    let compiled = compile(&format!("{DEFAULTS}frontend f\n  bind :9000\n{rules}")).fine();
+    for (length, is_cut) in [(10, false), (8000, true)] {
+        let mut stage = Stage::request(&format!("GET / HTTP/1.1\r\nHost: h\r\nX: {}\r\n\r\n", "a".repeat(length)));
+        turn::begin(2500);
+        let verdict = stage.http_request(&compiled);
+        turn::end();
+        assert_eq!(matches!(verdict, Verdict::Rest { next: 10..60 }), is_cut, "{length} bytes: {verdict:?}");
     }
 }
 

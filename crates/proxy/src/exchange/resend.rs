@@ -1,7 +1,7 @@
 //! Whether a request can be sent again after a failed attempt, and what is kept of it for that.
 
 use super::{ends::Client, forward::Flow, state::Exchange};
-use crate::{exchange::live::Live, worker::buffer::Buffers};
+use crate::{exchange::live::Live, route::persistence, worker::buffer::Buffers};
 use penstock_backends::retry::{Reason, may_repeat_body};
 use penstock_config::model::Proxy;
 use penstock_http::Framing;
@@ -33,7 +33,10 @@ pub(super) fn release_head(live: &mut Live<'_, '_>, request: &Flow, proxy: &Prox
         (may_be_refused || (live.x.may_retry && may_repeat_body(proxy))) && is_repeatable(live.client, live.x, request);
     match may_go_again || live.x.txn.inspection.is_some() {
         true => live.x.request.shrink(),
-        false => live.x.request.release(),
+        false => {
+            persistence::keep_keys(live.conn, live.x);
+            live.x.request.release();
+        }
     }
 }
 

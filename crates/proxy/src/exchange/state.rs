@@ -47,6 +47,8 @@ pub(crate) struct Exchange {
     pub announced: Option<u64>,
     /// The server that persistence selects.
     pub persistent: Option<ServerId>,
+    /// For each of its backend's `stick` rules the key that it takes from the request, once the request's head is gone.
+    pub stick_keys: Option<Vec<Option<Box<[u8]>>>>,
     /// The state of the persistence cookie.
     pub cookie: CookiePersistence,
     /// Whether the response head has been sent to the client.
@@ -151,7 +153,7 @@ impl Unused {
         x.txn.clear();
         x.log = LogFacts::default();
         x.times = Times::default();
-        (x.backend, x.server, x.persistent, x.presence) = (None, None, None, None);
+        (x.backend, x.server, x.persistent, x.presence, x.stick_keys) = (None, None, None, None, None);
         x.listed = None;
         x.server_conn = ServerConnFacts::default();
         if let Some(body) = x.body.take() {

@@ -93,13 +93,33 @@ pub(crate) fn remember(conn: &mut Conn<'_>, x: &mut Exchange, server: &Server, s
     if rules.is_empty() || server.config.settings.non_stick {
         return;
     }
-    let id = server.id;
-    for rule in rules {
-        // A key taken from the request is computed from the request, even though a response has arrived.
-        let of = if rule.stores_request && stage == Readable::Response { Readable::Request } else { stage };
-        if rule.stores_request || (rule.stores_response && stage == Readable::Response) {
-            rule.store(&context::context(conn, x, of), id, &server.name, || address(server));
+    let mut kept = x.stick_keys.take();
+    for (at, rule) in rules.iter().enumerate() {
+        let key = match &mut kept {
+            Some(kept) if rule.stores_request => kept[at].take(),
+            // A key taken from the request is computed from the request, even though a response has arrived.
+            None if rule.stores_request && stage == Readable::Response => {
+                rule.key(&context::context(conn, x, Readable::Request))
+            }
+            _ if rule.stores_request || (rule.stores_response && stage == Readable::Response) => {
+                rule.key(&context::context(conn, x, stage))
+            }
+            _ => None,
+        };
+        if let Some(key) = key {
+            rule.store(&key, worker.now_ms(), server.id, &server.name, || address(server));
         }
+    }
+}
+
+/// Computes the keys that rules take from a request, before its head is given back.
+pub(crate) fn keep_keys(conn: &mut Conn<'_>, x: &mut Exchange) {
+    let worker = conn.worker;
+    let rules = x.backend.map_or(&[][..], |backend| &worker.shared.program.of(backend).stick);
+    if x.stick_keys.is_none() && rules.iter().any(|rule| rule.stores_request) {
+        let context = context::context(conn, x, Readable::Request);
+        let keys = rules.iter().map(|rule| rule.stores_request.then(|| rule.key(&context)).flatten()).collect();
+        x.stick_keys = Some(keys);
     }
 }
 

@@ -3,6 +3,7 @@
 
 mod bandwidth;
 mod journal;
+mod key;
 mod names;
 mod rate;
 mod schema;
@@ -14,10 +15,11 @@ mod view;
 
 pub use bandwidth::{Bandwidth, FilterId};
 pub(crate) use bandwidth::{Seen, Share};
+pub use key::KeyType;
 pub use schema::{Data, DataKind, MAX_ARRAY, Schema};
 pub use sharing::Stored;
 pub use spec::{TableError, TableSpec};
-pub use store::{Entry, KeyType, StickTable};
+pub use store::{Entry, StickTable};
 pub use tracking::{Tracked, Tracking};
 pub use view::{Filter, KeyError, Operator, Removal, SHOWN};
 
