@@ -34,7 +34,7 @@ const TERMS: &[&str] = &[
     "feature(OPENSSL)",
     "feature(NONE)",
     "version_atleast(2.4-dev19)",
-    "version_before(2.7)",
+    "version_before(3.1)",
     "foo",
     "streq(a,b,c)",
     "12x",

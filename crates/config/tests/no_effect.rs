@@ -11,6 +11,8 @@ const VALUES: &[&str] = &[
     "a",
     "10s",
     "on",
+    "admin",
+    "string",
     "/dev/null",
     "127.0.0.1:1",
     "1k",

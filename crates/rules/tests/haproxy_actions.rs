@@ -246,7 +246,10 @@ fn answers_are_those_of_haproxy() {
         let theirs = ask((base + at) as u16, REQUEST);
         let mut stage = Stage::request(REQUEST);
         let compiled = &compiled.rules[compiled.proxy(&format!("f{at}"))];
-        let verdict = stage.with(|ctx| compiled.http_request.run(ctx, 0));
+        let verdict = stage.with(|ctx| match compiled.http_request.run(ctx, 0) {
+            Verdict::Continue => compiled.redirects.run(ctx, 0),
+            verdict => verdict,
+        });
         let (ours, theirs) = match (&verdict, theirs) {
             (Verdict::Respond(_, reply), Some((head, body))) => {
                 let mut lines: Vec<&str> = head.lines().collect();

@@ -215,7 +215,7 @@ mod tests {
         let lines = shown(&sample(1), &sample(1), looks, "");
         assert_eq!(lines.len(), 4);
         assert_eq!(lines[0], "\x1b[1mpenstock top  http:/\x1b[0m");
-        assert_eq!(lines[3], "\x1b[7m? help   q quit   sp\x1b[0m");
+        assert_eq!(lines[3], "\x1b[7m? help  q quit      \x1b[0m");
     }
 
     #[test]

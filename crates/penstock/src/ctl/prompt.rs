@@ -33,7 +33,7 @@ const ARGUMENTS: &[Argument] = &[
     (&["crl-file"], "show ssl crl-file", first_word),
     (&["crt-list"], "show ssl crt-list", first_word),
     (&["table"], "show table", table),
-    (&["backend", "dynamic-cookie-key", "conn", "state"], "show backend", first_word),
+    (&["backend", "conn", "state"], "show backend", first_word),
     (&["frontend"], "show stat -1 1 -1", proxy),
 ];
 

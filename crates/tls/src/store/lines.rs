@@ -3,6 +3,9 @@
 
 mod draft;
 mod generate;
+mod wanted;
+
+pub(super) use wanted::Wanted;
 
 use super::{
     Settings, Slot, State, Store, crt_lists,
@@ -12,7 +15,6 @@ use crate::{
     Acceptor, Loader,
     certificate::{self, Certificate},
     context::{Context, Shape, Table, policy_id},
-    crt_list::Entry,
     line,
     loader::{Folders, Listed},
     settings,
@@ -67,20 +69,6 @@ pub(super) struct Instance {
     /// Certificates of one bundle have the same number.
     group: u64,
     pub context: Arc<Context>,
-}
-
-/// One certificate that a line is to present.
-pub(super) struct Wanted {
-    pub name: Arc<str>,
-    pub path: PathBuf,
-    pub entry: Option<(Arc<str>, u64)>,
-    pub conf: TlsConf,
-    pub filters: Vec<String>,
-    pub excluded: Vec<String>,
-    pub span: Span,
-    /// File and line of the certificate's entry in a list.
-    pub origin: Option<String>,
-    pub group: u64,
 }
 
 /// Builds the acceptor of one line.
@@ -585,22 +573,5 @@ impl Instance {
             patterns.extend(own.iter().cloned());
         }
         patterns
-    }
-}
-
-impl Entry {
-    /// What the entry makes a line with its list present.
-    pub(super) fn wanted(&self, path: PathBuf, entry: (Arc<str>, u64), span: Span, group: u64) -> Wanted {
-        Wanted {
-            name: path.to_string_lossy().into(),
-            path,
-            origin: (self.line > 0).then(|| format!("{}:{}", entry.0, self.line)),
-            entry: Some(entry),
-            conf: self.conf.clone(),
-            filters: self.filters.clone(),
-            excluded: self.excluded.clone(),
-            span,
-            group,
-        }
     }
 }
