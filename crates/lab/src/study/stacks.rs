@@ -7,6 +7,8 @@ use std::collections::BTreeMap;
 const LISTED: usize = 12;
 /// What takes a smaller share than this is not kept in the tree: it would be two points wide on a page.
 const LEAST: f64 = 0.002;
+/// How deep the tree is kept. Readers of JSON set a limit to nesting (serde_json's is 128), and each call nests twice.
+const DEEPEST: usize = 56;
 /// Functions with a smaller share than this are not listed.
 const LISTED_LEAST: f64 = 0.005;
 
@@ -19,7 +21,7 @@ pub struct Stacks {
     pub samples: u64,
     /// Shares by innermost function, largest first.
     pub hottest: Vec<(f64, String)>,
-    /// All stacks as trees, outermost function first.
+    /// All stacks as trees, outermost function first. What lies deeper than 56 calls is counted with its 56th caller.
     pub tree: Vec<Frame>,
 }
 
@@ -106,7 +108,8 @@ impl Folded {
         hottest.retain(|(share, _)| *share >= LISTED_LEAST);
         hottest.sort_by(|a, b| b.0.total_cmp(&a.0));
         hottest.truncate(LISTED);
-        let all: Vec<(&[Step], u64)> = self.0.iter().map(|(stack, count)| (&stack[..], *count)).collect();
+        let kept = |stack: &Vec<Step>| stack.len().min(DEEPEST);
+        let all: Vec<(&[Step], u64)> = self.0.iter().map(|(stack, count)| (&stack[..kept(stack)], *count)).collect();
         (samples > 0).then(|| Stacks { at, samples, hottest, tree: tree(&all, total) })
     }
 }
@@ -184,6 +187,21 @@ worker-1
             root.calls.iter().map(|frame| (frame.name.as_str(), frame.share, frame.code)).collect();
         assert_eq!(calls, [("handshake", 0.75, Code::Program), ("tcp_sendmsg", 0.25, Code::Kernel)]);
         assert_eq!(root.calls[0].calls[1].code, Code::Library);
+    }
+
+    #[test]
+    fn a_deep_recursion_is_read_back() {
+        let depth = 500;
+        let lines: String = (0..depth).map(|n| format!("\t    55d0 step_{n} (/usr/sbin/it)\n")).collect();
+        let stacks = Folded::read(&format!("worker-1\n{lines}\n"), "/usr/sbin/it").stacks(String::new()).unwrap();
+        let result = serde_json::json!({"cells": [{"stacks": [&stacks]}]}).to_string();
+        let read: serde_json::Value = serde_json::from_str(&result).unwrap();
+        assert_eq!(serde_json::from_value::<Stacks>(read["cells"][0]["stacks"][0].clone()).unwrap(), stacks);
+        let mut frame = &stacks.tree[0];
+        while let Some(next) = frame.calls.first() {
+            frame = next;
+        }
+        assert_eq!(frame.share, 1.0, "{}", frame.name);
     }
 
     #[test]
