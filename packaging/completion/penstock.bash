@@ -246,7 +246,7 @@ penstock.cfg'
         names=''
         ;;
     *)
-        offered='-f -- -cc -c -C -vv -v -V -q -h --help -D -Ws -W -db -dW -dD -dV -dr -dM -dI -d -n -N -m -L -p -sf -st -x -S -dG -dR -dS -de -dp -dL -dK'
+        offered='-f -- -cc -c -C -vv -v -V -q -h --help -D -Ws -W -db -dW -dD -dV -dr -dM -dI -d -n -N -m -L -p -sf -st -x -S -dC -dF -dG -dR -dS -de -dp -dt -dZ -dL -dK'
         values=' -f -- -cc -C -n -N -m -L -p -sf -st -x -S '
         names=''
         ;;

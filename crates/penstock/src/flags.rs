@@ -164,11 +164,15 @@ const OPTIONS: &[Opt] = &[
     opt("-dr", Nothing, "starts even when a server's name does not resolve", |f, _, _| { f.ignore_unresolved = true; Ok(()) }),
     opt("-dM", Glued("byte"), "fills memory with this byte (0x50) before use", |f, text, _| { f.poison = Some(poison(text)?); Ok(()) }),
     opt("-dI", Nothing, "lets the process start programs, as 'insecure-fork-wanted' does", |f, _, _| { f.may_start_programs = true; Ok(()) }),
+    without_effect("-dC", Glued("key"), "the configuration is checked, not written out"),
+    without_effect("-dF", Nothing, "there is no fast forwarding to switch off"),
     without_effect("-dG", Nothing, "names are resolved by the system's resolver or by a resolvers section"),
     without_effect("-dR", Nothing, "every worker has its own listening sockets, which needs SO_REUSEPORT"),
     without_effect("-dS", Nothing, "splice() is not used"),
     without_effect("-de", Nothing, "epoll is the only poller"),
     without_effect("-dp", Nothing, "epoll is the only poller"),
+    without_effect("-dt", Glued("source"), "there are no traces; '-d' shows requests and responses"),
+    without_effect("-dZ", Nothing, "there is no zero-copy forwarding to switch off"),
     without_effect("-dL", Nothing, "the binary loads no libraries of its own but the system's C library"),
     without_effect("-dK", Glued("class"), "'penstock keywords' lists the keywords"),
     opt("-d", Nothing, "stays in the foreground and shows requests and responses", |f, _, _| { f.debug = true; f.foreground = true; Ok(()) }),
@@ -335,6 +339,7 @@ mod tests {
         assert_eq!(parse("-dMfoo").unwrap_err(), "-dM: unknown pool debugging feature <foo>");
         assert_eq!(parse("-dM0,no-merge,foo").unwrap_err(), "-dM: unknown pool debugging feature <foo>");
         assert_eq!(parse("-dfoo").unwrap(), parse("-d").unwrap());
+        assert!(["-dC7", "-dF", "-dt", "-dZ"].iter().all(|option| !parse(option).unwrap().debug));
         assert_eq!(parse("-dbfoo -dWx -cx").unwrap(), parse("-db -dW -c").unwrap());
         assert!(parse("--helpx").is_err());
         assert_eq!(parse("-c -- a b -c").unwrap().files.len(), 3);
