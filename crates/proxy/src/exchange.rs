@@ -3,7 +3,7 @@
 //!
 //! In the order in which a request meets them: `retry` (attempts), `assign` (a place on a server, and a connection), `attempt` (the request out,
 //! a head in), `answer` (the response to the client), `transfer` and `forward` (bodies), `finish` (times, counters, log). `respond` makes
-//! responses here; `repeat` keeps what another attempt needs.
+//! responses here; `resend` keeps what another attempt needs.
 
 mod answer;
 pub(crate) mod assign;

@@ -58,6 +58,17 @@ fn the_crates_use_what_the_architecture_says_and_only_downwards() {
     }
 }
 
+#[test]
+fn the_files_that_the_architecture_names_exist() {
+    let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let text = std::fs::read_to_string(crates.join("../ARCHITECTURE.md")).unwrap();
+    let is_file = |word: &&str| word.ends_with(".rs") && word.contains("/src/");
+    let named: Vec<&str> = text.split('`').skip(1).step_by(2).filter(is_file).collect();
+    let missing: Vec<_> =
+        named.iter().filter(|file| !crates.join(file.trim_start_matches("crates/")).is_file()).collect();
+    assert!(named.len() > 30 && missing.is_empty(), "{} files, missing: {missing:?}", named.len());
+}
+
 /// How many modules may depend on each other in a circle: with more, none can be read, tested or changed by itself.
 const CIRCLE_MAX: usize = 10;
 
