@@ -3,6 +3,7 @@
 
 use crate::server::{ServerRef, Target};
 use penstock_config::model::{HttpReuse, Proxy, ServerSettings};
+use penstock_rules::PacketFields;
 use std::hash::{Hash, Hasher};
 
 /// Everything that distinguishes connections to servers: a request may only use a connection with an equal key. The
@@ -22,6 +23,8 @@ pub struct Key {
     pub header: Option<Box<[u8]>>,
     /// The digest of the only certificate that the server may have: it does not validate, but the client was shown so.
     pub pinned: Option<[u8; 32]>,
+    /// What its packets carry, where rules say so.
+    pub packets: PacketFields,
     /// Whether only HTTP/1.1 is offered although the server's line offers more.
     pub only_http1: bool,
 }

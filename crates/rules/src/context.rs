@@ -2,7 +2,7 @@
 
 use crate::{
     answer::Answer,
-    facts::{ConnFacts, Now, ProxyFacts, ServerConnFacts, ServerFacts, World},
+    facts::{ConnFacts, Now, PacketFields, ProxyFacts, ServerConnFacts, ServerFacts, World},
     log::LogFacts,
     table::{Bandwidth, Tracking},
     userlist::Logins,
@@ -176,6 +176,8 @@ pub struct Txn {
     pub timeout_server_ms: Option<u64>,
     /// `set-timeout tunnel`.
     pub timeout_tunnel_ms: Option<u64>,
+    /// `set-bc-mark`, `set-bc-tos`.
+    pub server_packets: PacketFields,
     /// `set-bandwidth-limit`.
     pub bandwidth: Vec<Bandwidth>,
     /// `disable-l7-retry`.

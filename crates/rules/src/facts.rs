@@ -39,6 +39,15 @@ pub struct ServerRef {
     pub server: ServerId,
 }
 
+/// What the packets of a connection carry for routers and firewalls, where rules say so.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct PacketFields {
+    /// The mark (socket(7), `SO_MARK`), which stays on this machine.
+    pub mark: Option<u32>,
+    /// The type of service or traffic class: the byte with the DSCP (RFC 2474).
+    pub tos: Option<u8>,
+}
+
 /// The properties of a proxy that do not change once the configuration is read.
 #[derive(Clone, Debug, Default)]
 pub struct ProxyFacts {
@@ -288,6 +297,8 @@ pub trait World {
     fn tcp_info(&self, _socket: Option<i32>, _peer: Option<SocketAddr>) -> Option<TcpInfo> {
         None
     }
+    /// Has the packets that the kernel sends on the connection of this socket with this peer carry these values.
+    fn mark_packets(&self, _socket: Option<i32>, _peer: Option<SocketAddr>, _fields: PacketFields) {}
     /// Connections of the process.
     fn connections(&self) -> u32 {
         0

@@ -50,8 +50,8 @@ pub use compile::{CaptureSlot, Compiler, Destination, PersistRule, ProxyRules, S
 pub use context::{Buffered, Context, Detour, EarlyHint, LogLevel, Phase, Render, RequestLine, Session, Txn};
 pub use expr::Expr;
 pub use facts::{
-    BackendLoad, ConnFacts, FrontendLoad, NoWorld, Now, OriginFacts, ProxyFacts, ServerConnFacts, ServerFacts,
-    ServerId, ServerLoad, ServerRef, TcpInfo, World,
+    BackendLoad, ConnFacts, FrontendLoad, NoWorld, Now, OriginFacts, PacketFields, ProxyFacts, ServerConnFacts,
+    ServerFacts, ServerId, ServerLoad, ServerRef, TcpInfo, World,
 };
 pub use inspection::Inspection;
 pub use keyword::{ArgKind, ArgSpec, Places, Support};

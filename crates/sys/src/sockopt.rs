@@ -38,18 +38,44 @@ pub fn forget_on_close(socket: BorrowedFd<'_>) -> io::Result<()> {
     set_option(socket, libc::IPPROTO_TCP, libc::TCP_REPAIR, 1)
 }
 
-/// TCP_INFO of the connection to `peer`, whose socket has had the number `socket`; `None` where that is closed, or another
-/// connection's by now.
-pub fn tcp_info(socket: RawFd, peer: SocketAddr) -> Option<libc::tcp_info> {
+/// Sets SO_MARK, and IP_TOS or IPV6_TCLASS, of the connection to `peer`; `None` leaves a field as it is. What is not TCP or UDP has none.
+///
+/// # Errors
+/// If setsockopt(2) fails: a mark needs the capability CAP_NET_ADMIN.
+pub fn mark_packets(socket: BorrowedFd<'_>, peer: SocketAddr, mark: Option<u32>, tos: Option<u8>) -> io::Result<()> {
+    let set_tos = tos.map_or(Ok(()), |tos| match peer.ip().to_canonical().is_ipv4() {
+        true => set_option(socket, libc::IPPROTO_IP, libc::IP_TOS, tos.into()),
+        false => set_option(socket, libc::IPPROTO_IPV6, libc::IPV6_TCLASS, tos.into()),
+    });
+    let set_mark = mark.map_or(Ok(()), |mark| set_option(socket, libc::SOL_SOCKET, libc::SO_MARK, mark.cast_signed()));
+    set_tos.and(set_mark)
+}
+
+/// [`mark_packets`] for the connection whose socket has had the number `socket`; does nothing where that is closed, or another connection's by
+/// now.
+///
+/// # Errors
+/// As [`mark_packets`].
+pub fn mark_packets_of(socket: RawFd, peer: SocketAddr, mark: Option<u32>, tos: Option<u8>) -> io::Result<()> {
+    connected(socket, peer).map_or(Ok(()), |socket| mark_packets(socket, peer, mark, tos))
+}
+
+/// The descriptor with the number `socket`, if it is that of a connection to `peer`.
+fn connected(socket: RawFd, peer: SocketAddr) -> Option<BorrowedFd<'static>> {
     if socket < 0 {
         return None;
     }
-    // SAFETY: the number is that of any descriptor or of none: it is only asked who it is connected to, and for the option.
+    // SAFETY: the number is that of any descriptor or of none. It is only asked who it is connected to and, within the callers of this
+    // function, for or with an option of that connection; none of them keeps it.
     let borrowed = unsafe { BorrowedFd::borrow_raw(socket) };
     let connected = SocketAddr::try_from(rustix::net::getpeername(borrowed).ok()??).ok()?;
-    if (connected.ip().to_canonical(), connected.port()) != (peer.ip().to_canonical(), peer.port()) {
-        return None;
-    }
+    ((connected.ip().to_canonical(), connected.port()) == (peer.ip().to_canonical(), peer.port())).then_some(borrowed)
+}
+
+/// TCP_INFO of the connection to `peer`, whose socket has had the number `socket`; `None` where that is closed, or another
+/// connection's by now.
+pub fn tcp_info(socket: RawFd, peer: SocketAddr) -> Option<libc::tcp_info> {
+    let _ = connected(socket, peer)?;
     // SAFETY: plain numbers, all of which may be zero.
     let mut info: libc::tcp_info = unsafe { mem::zeroed() };
     let mut size = size_of::<libc::tcp_info>() as libc::socklen_t;

@@ -9,7 +9,7 @@ use crate::{
     worker::state::Worker,
 };
 use penstock_config::{Span, model::ProxyId};
-use penstock_rules::{BackendLoad, ConnFacts, FrontendLoad, Kind, ServerLoad, ServerRef, TcpInfo, World};
+use penstock_rules::{BackendLoad, ConnFacts, FrontendLoad, Kind, PacketFields, ServerLoad, ServerRef, TcpInfo, World};
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 
 impl World for Worker {
@@ -116,6 +116,13 @@ impl World for Worker {
             fackets: info.tcpi_fackets,
             reordering: info.tcpi_reordering,
         })
+    }
+
+    /// Without the right to set it (CAP_NET_ADMIN for marks), packets stay as they are, as in HAProxy.
+    fn mark_packets(&self, socket: Option<i32>, peer: Option<SocketAddr>, fields: PacketFields) {
+        if let Some((socket, peer)) = socket.zip(peer) {
+            let _ = penstock_sys::mark_packets_of(socket, peer, fields.mark, fields.tos);
+        }
     }
 
     fn connections(&self) -> u32 {

@@ -22,7 +22,7 @@ use penstock_backends::check::{
 };
 use penstock_config::model::{CheckKind, ServerHost, ServerPort};
 use penstock_http::proxy_protocol;
-use penstock_rules::Now;
+use penstock_rules::{Now, PacketFields};
 use std::io::{self, Write as _};
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -199,7 +199,7 @@ async fn dial(worker: &Worker, server: &Server, connect: &Connect, limit: Instan
     let target =
         target.target(None).ok_or_else(|| ConnectError::Refused("No port available for the TCP connection".into()))?;
     let source = settings.source.as_ref().or(proxy.source.as_ref());
-    let open = timeout_at(limit, open_socket(proxy, server, &target, source)).await;
+    let open = timeout_at(limit, open_socket(proxy, server, &target, source, PacketFields::default())).await;
     let mut socket = open.map_err(|_| ConnectError::Timeout)?.map_err(|error| ConnectError::Refused(words(&error)))?;
     // A check of another port or address does not use the settings for traffic, nor does that of a server which was added at run
     // time (management manual, `add server`): only those of `check-*` apply.

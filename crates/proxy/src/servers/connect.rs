@@ -8,7 +8,7 @@ use crate::{
 use penstock_backends::reuse::Key;
 use penstock_config::model::{Proxy, SourceAddress};
 use penstock_http::proxy_protocol::{self, Tlvs};
-use penstock_rules::Txn;
+use penstock_rules::{PacketFields, Txn};
 use penstock_tls::{HandshakeError, Probed, Requested};
 use std::{
     io,
@@ -69,7 +69,7 @@ async fn open_clear(shared: &Shared, server: &Server, key: &Key) -> Result<Socke
     let settings = &server.config.settings;
     let proxy = &shared.config.proxies[key.at.proxy];
     let source = settings.source.as_ref().or(proxy.source.as_ref());
-    let mut socket = open_socket(proxy, server, &key.target, source).await.map_err(classify)?;
+    let mut socket = open_socket(proxy, server, &key.target, source, key.packets).await.map_err(classify)?;
     if let Some(header) = &key.header {
         socket.write_all(header).await.map_err(Failure::Refused)?;
     }
@@ -82,6 +82,7 @@ pub(crate) async fn open_socket(
     server: &Server,
     target: &Target,
     source: Option<&SourceAddress>,
+    packets: PacketFields,
 ) -> io::Result<Socket> {
     let address = match target {
         Target::Ip(address) => *address,
@@ -113,6 +114,8 @@ pub(crate) async fn open_socket(
             bind_source(&socket, ip, source.ports)?;
         }
     }
+    // Without the right to set it, packets stay as they are, as in HAProxy.
+    let _ = penstock_sys::mark_packets(socket.as_fd(), address, packets.mark, packets.tos);
     let socket = Socket::from(socket.connect(address).await?);
     if proxy.options.nolinger {
         socket.reset_on_close();

@@ -43,6 +43,7 @@ pub(crate) fn key_of(
         name: Name { sni: sni.map(String::into_boxed_str), pool },
         header,
         pinned: origin.and_then(|origin| origin.pinned),
+        packets: x.txn.server_packets,
         only_http1,
     })
 }

@@ -3,7 +3,7 @@
 mod state;
 
 use super::{
-    Action, Address, Amount, HeaderName, Part, Timeout,
+    Action, Address, Amount, HeaderName, PacketField, Part, Side, Timeout,
     normalize::Normalizer,
     table::{ACTIONS, Works, find},
 };
@@ -293,15 +293,33 @@ impl<'l> Build<'_, 'l, '_> {
         }
     }
 
-    /// Reads a number in a range, for actions without effect.
-    pub(crate) fn number(&mut self, valid: RangeInclusive<i64>) -> Option<Action> {
+    /// `set-nice`, which has no effect.
+    pub(crate) fn nice(&mut self) -> Option<Action> {
+        self.number(-1024..=1024).map(|_| Action::Nothing)
+    }
+
+    pub(crate) fn mark_packets(&mut self, side: Side, field: PacketField) -> Option<Action> {
+        let is_number = |word: &Word| word.text.starts_with(|first: char| first.is_ascii_digit() || first == '-');
+        let value = if self.words.peek().is_none_or(is_number) {
+            Amount::Fixed(self.number(match field {
+                PacketField::Mark => 0..=i64::from(u32::MAX),
+                PacketField::Tos => 0..=255,
+            })?)
+        } else {
+            Amount::Sample(self.typed_expr(Type::Int)?)
+        };
+        Some(Action::MarkPackets { side, field, value })
+    }
+
+    /// Reads a number in a range, decimal or hexadecimal.
+    fn number(&mut self, valid: RangeInclusive<i64>) -> Option<i64> {
         let word = self.next("a number")?;
         let number = match word.strip_prefix("0x") {
             Some(digits) => i64::from_str_radix(digits, 16).ok(),
             None => word.parse().ok(),
         };
         if number.is_some_and(|n| valid.contains(&n)) {
-            return Some(Action::Nothing);
+            return number;
         }
         self.error(word.span, format!("'{}' is not a valid number for '{}'", word.text, self.word.text), None);
         None

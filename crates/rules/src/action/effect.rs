@@ -1,10 +1,13 @@
 //! The effects of actions on a message, a variable, a counter or a list: one function each, in the order of
 //! [`super::Action`].
 
-use super::{Amount, Outcome, Part, Timeout, append, changed, fields, normalize::Normalizer, respond, tracked};
+use super::{
+    Amount, Outcome, PacketField, Part, Side, Timeout, append, changed, fields, normalize::Normalizer, respond, tracked,
+};
 use crate::{
     context::{Context, EarlyHint},
     expr::Expr,
+    facts::PacketFields,
     kind::Kind,
     link::Named,
     log::LogFormat,
@@ -137,6 +140,25 @@ pub(super) fn set_timeout(ctx: &mut Context<'_>, which: Timeout, value: &Amount)
             Timeout::Server => &mut ctx.txn.timeout_server_ms,
             Timeout::Tunnel => &mut ctx.txn.timeout_tunnel_ms,
         } = ms;
+    }
+    Outcome::Next
+}
+
+/// `set-fc-mark` and its like. What concerns the server is kept for the connection that the request gets.
+pub(super) fn mark_packets(ctx: &mut Context<'_>, side: Side, field: PacketField, value: &Amount) -> Outcome {
+    let Ok(value) = value.eval(ctx) else { return Outcome::Next };
+    // Of a number that is too large, the low bits count, as in HAProxy.
+    let set = |fields: &mut PacketFields| match field {
+        PacketField::Mark => fields.mark = Some(value as u32),
+        PacketField::Tos => fields.tos = Some(value as u8),
+    };
+    match side {
+        Side::Client => {
+            let mut fields = PacketFields::default();
+            set(&mut fields);
+            ctx.world.mark_packets(ctx.conn.socket, ctx.conn.peer, fields);
+        }
+        Side::Server => set(&mut ctx.txn.server_packets),
     }
     Outcome::Next
 }

@@ -143,6 +143,11 @@ pub(crate) enum Action {
         which: Timeout,
         value: Amount,
     },
+    MarkPackets {
+        side: Side,
+        field: PacketField,
+        value: Amount,
+    },
     Bandwidth(Box<LimitBandwidth>),
     Track {
         counter: usize,
@@ -207,6 +212,20 @@ pub(crate) enum Timeout {
     Client,
     Server,
     Tunnel,
+}
+
+/// Whose packets a rule marks.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Side {
+    Client,
+    Server,
+}
+
+/// What a rule writes in packets.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum PacketField {
+    Mark,
+    Tos,
 }
 
 /// A number that a rule states, or the expression that it names for it.
@@ -337,6 +356,7 @@ impl Action {
             Action::SetAddress { which, expr } => which.set(ctx, expr),
             Action::Priority { class, expr } => effect::prioritize(ctx, *class, expr),
             Action::Timeout { which, value } => effect::set_timeout(ctx, *which, value),
+            Action::MarkPackets { side, field, value } => effect::mark_packets(ctx, *side, *field, value),
             Action::Bandwidth(limit) => limit.run(ctx),
             Action::Track { counter, expr, table } => track(kind, ctx, *counter, expr, table),
             Action::AddGpc { counter, data, rate, index, value } => {

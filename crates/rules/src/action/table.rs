@@ -1,6 +1,6 @@
 //! The table of actions: where each is allowed, its arguments, and how it is parsed.
 
-use super::{Action, Build};
+use super::{Action, Build, PacketField, Side};
 use crate::{context::Detour, kind::Kind};
 
 /// Parses the words after an action's name. `None` after an error, which has been reported.
@@ -60,6 +60,8 @@ const RES: u16 = 1 << Kind::HttpResponse as u16;
 const AFTER: u16 = 1 << Kind::HttpAfterResponse as u16;
 const HTTP: u16 = REQ | RES | AFTER;
 const TCP_ALL: u16 = CON | SES | TCP | TCP_RES;
+/// Where the packets of a client can be marked.
+const PACKETS: u16 = CON | SES | TCP | TCP_RES | REQ | RES;
 const CHECK: u16 = 1 << Kind::Check as u16;
 const ALL: u16 = TCP_ALL | HTTP | CHECK;
 
@@ -151,24 +153,24 @@ pub const ACTIONS: &[ActionSpec] = &[
         "Limits the bandwidth by a filter.",
         |b| b.bandwidth(),
     ),
-    row("set-bc-mark", TCP | REQ, "<mark>", "Marks packets to the server.", |b| b.number(0..=i64::from(u32::MAX)))
-        .without_effect("packets are not marked"),
-    row("set-bc-tos", TCP | REQ, "<tos>", "Sets the TOS of packets to the server.", |b| b.number(0..=255))
-        .without_effect("packets keep the system's type of service"),
+    row("set-bc-mark", TCP | REQ, "{<mark> | <expr>}", "Marks packets to the server.", |b| {
+        b.mark_packets(Side::Server, PacketField::Mark)
+    }),
+    row("set-bc-tos", TCP | REQ, "{<tos> | <expr>}", "Sets the TOS of packets to the server.", |b| {
+        b.mark_packets(Side::Server, PacketField::Tos)
+    }),
     row("set-dst", CON | SES | TCP | REQ, "<expr>", "Sets the address the client connected to.", |b| {
         b.address(super::Address::Dst)
     }),
     row("set-dst-port", CON | SES | TCP | REQ, "<expr>", "Sets the port the client connected to.", |b| {
         b.address(super::Address::DstPort)
     }),
-    row("set-fc-mark", CON | SES | TCP | TCP_RES | REQ | RES, "<mark>", "Marks packets to the client.", |b| {
-        b.number(0..=i64::from(u32::MAX))
-    })
-    .without_effect("packets are not marked"),
-    row("set-fc-tos", CON | SES | TCP | TCP_RES | REQ | RES, "<tos>", "Sets the TOS of packets to the client.", |b| {
-        b.number(0..=255)
-    })
-    .without_effect("packets keep the system's type of service"),
+    row("set-fc-mark", PACKETS, "{<mark> | <expr>}", "Marks packets to the client.", |b| {
+        b.mark_packets(Side::Client, PacketField::Mark)
+    }),
+    row("set-fc-tos", PACKETS, "{<tos> | <expr>}", "Sets the TOS of packets to the client.", |b| {
+        b.mark_packets(Side::Client, PacketField::Tos)
+    }),
     row("set-header", HTTP, "<name> <fmt>", "Replaces all fields of a name by one.", |b| {
         b.header(|name, value| Action::SetHeader { name, value })
     }),
@@ -176,12 +178,11 @@ pub const ACTIONS: &[ActionSpec] = &[
         b.log_level()
     }),
     row("set-map", HTTP, "(<file>) <key> <value>", "Sets an entry of a map.", |b| b.pattern(true, false)),
-    row("set-mark", CON | SES | TCP | TCP_RES | REQ | RES, "<mark>", "Marks packets.", |b| {
-        b.number(0..=i64::from(u32::MAX))
-    })
-    .without_effect("packets are not marked"),
+    row("set-mark", PACKETS, "{<mark> | <expr>}", "Old name of set-fc-mark.", |b| {
+        b.mark_packets(Side::Client, PacketField::Mark)
+    }),
     row("set-method", REQ, "<fmt>", "Sets the method.", |b| b.target(super::Part::Method)),
-    row("set-nice", TCP | TCP_RES | REQ | RES, "<nice>", "Sets a priority.", |b| b.number(-1024..=1024))
+    row("set-nice", TCP | TCP_RES | REQ | RES, "<nice>", "Sets a priority.", |b| b.nice())
         .without_effect("all connections take turns of equal size"),
     row("set-path", REQ, "<fmt>", "Sets the path.", |b| b.target(super::Part::Path)),
     row("set-pathq", REQ, "<fmt>", "Sets path and query.", |b| b.target(super::Part::PathAndQuery)),
@@ -194,8 +195,9 @@ pub const ACTIONS: &[ActionSpec] = &[
     }),
     row("set-status", RES | AFTER, "<status> [reason <text>]", "Sets the status.", |b| b.status()),
     row("set-timeout", REQ | RES, "{client | server | tunnel} {<time> | <expr>}", "Sets a timeout.", |b| b.timeout()),
-    row("set-tos", CON | SES | TCP | TCP_RES | REQ | RES, "<tos>", "Sets the TOS of packets.", |b| b.number(0..=255))
-        .without_effect("packets keep the system's type of service"),
+    row("set-tos", PACKETS, "{<tos> | <expr>}", "Old name of set-fc-tos.", |b| {
+        b.mark_packets(Side::Client, PacketField::Tos)
+    }),
     row("set-uri", REQ, "<fmt>", "Sets the whole target.", |b| b.target(super::Part::Uri)),
     row("set-var", ALL | HELLO, "(<var>[,<cond>]*) <expr>", "Sets a variable.", |b| b.set_var()),
     row("set-var-fmt", ALL | HELLO, "(<var>[,<cond>]*) <fmt>", "Sets a variable to a text.", |b| b.set_var_fmt()),

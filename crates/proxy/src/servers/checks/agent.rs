@@ -13,6 +13,7 @@ use penstock_backends::check::{
     agent::{AgentLine, AgentProgress, AgentReply},
 };
 use penstock_config::model::{AgentCheck, ServerPort};
+use penstock_rules::PacketFields;
 use std::{rc::Rc, sync::Arc, time::Duration};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::{Instant, timeout_at};
@@ -76,7 +77,7 @@ async fn dial(worker: &Worker, server: &Server) -> Result<Socket, String> {
     let endpoint = Endpoint { host, port: ServerPort::Fixed(place.port) };
     let target = endpoint.target(None).ok_or("the server has no address")?;
     let source = server.config.settings.source.as_ref().or(proxy.source.as_ref());
-    open_socket(proxy, server, &target, source).await.map_err(|error| words(&error))
+    open_socket(proxy, server, &target, source, PacketFields::default()).await.map_err(|error| words(&error))
 }
 
 async fn converse(socket: &mut Socket, send: &str) -> AgentReply {
