@@ -33,8 +33,8 @@ impl NotifyPayload {
     }
 
     /// The bytes.
-    pub fn bytes(&self) -> &[u8] {
-        &self.0
+    pub fn into_bytes(self) -> Vec<u8> {
+        self.0
     }
 }
 
@@ -49,7 +49,7 @@ mod tests {
         assert!(payload.is_empty());
         payload.message("m1", 1);
         payload.argument("x", AgentData::Text(b"/r"));
-        assert_eq!(payload.bytes(), b"\x02m1\x01\x01x\x08\x02/r");
         assert_eq!(payload.len(), 10);
+        assert_eq!(payload.into_bytes(), b"\x02m1\x01\x01x\x08\x02/r");
     }
 }

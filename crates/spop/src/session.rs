@@ -70,6 +70,8 @@ pub struct AgentSession {
     waiting: Vec<(u64, u64)>,
     /// When the time began that the agent has now.
     since: u64,
+    /// Whether a payload was sent after what the agent said last.
+    is_silent: bool,
 }
 
 impl AgentSession {
@@ -90,15 +92,16 @@ impl AgentSession {
         };
         hello::write_hello(&greeting, &mut output);
         let state = State::Greeting;
-        AgentSession { settings, state, input: Vec::new(), output, waiting: Vec::new(), since: now }
+        AgentSession { settings, state, input: Vec::new(), output, waiting: Vec::new(), since: now, is_silent: false }
     }
 
     /// Takes bytes of the agent.
     pub fn input(&mut self, bytes: &[u8], now: u64, events: &mut Vec<AgentEvent>) {
         match self.state {
             State::Over | State::Deaf => return,
-            State::Leaving => {}
-            State::Greeting | State::Open(_) => self.since = now,
+            // A greeting or a farewell has to be whole in its time.
+            State::Greeting | State::Leaving => {}
+            State::Open(_) => (self.since, self.is_silent) = (now, false),
         }
         let mut input = std::mem::take(&mut self.input);
         input.extend_from_slice(bytes);
@@ -110,7 +113,7 @@ impl AgentSession {
             };
             match Frame::read(&mut rest, max) {
                 Ok(Some(frame)) => {
-                    if let Err(status) = self.frame(&frame, events) {
+                    if let Err(status) = self.frame(&frame, now, events) {
                         self.leave(status, now, events);
                     }
                 }
@@ -128,7 +131,7 @@ impl AgentSession {
         }
     }
 
-    fn frame(&mut self, frame: &Frame<'_>, events: &mut Vec<AgentEvent>) -> Result<(), AgentStatus> {
+    fn frame(&mut self, frame: &Frame<'_>, now: u64, events: &mut Vec<AgentEvent>) -> Result<(), AgentStatus> {
         match (frame.kind, self.state) {
             (frame::AGENT_DISCONNECT, State::Leaving) => self.state = State::Over,
             (_, State::Leaving | State::Deaf | State::Over) => {}
@@ -142,6 +145,7 @@ impl AgentSession {
                     return Err(AgentStatus::INVALID);
                 }
                 self.state = State::Open(hello::read_hello(frame.payload, self.settings.max_frame_size)?);
+                self.since = now;
                 events.push(AgentEvent::Ready);
             }
             (frame::ACK, State::Open(_)) => {
@@ -168,7 +172,7 @@ impl AgentSession {
         if payload.len() > piece && !(self.settings.fragments && hello.fragmentation) {
             return Err(AgentStatus::TOO_BIG);
         }
-        if self.waiting.is_empty() {
+        if !std::mem::replace(&mut self.is_silent, true) {
             self.since = now;
         }
         self.waiting.push((stream, number));
@@ -181,9 +185,10 @@ impl AgentSession {
         Ok(())
     }
 
-    /// Whether another payload may be sent.
+    /// Whether another payload may be sent. What the agent does not read holds up the next payload, so that it is bounded.
     pub fn room(&self) -> bool {
         match self.state {
+            State::Open(hello) if self.output.len() >= hello.max_frame_size as usize => false,
             State::Open(hello) if hello.pipelining && self.settings.pipelining => {
                 self.waiting.len() < self.settings.waiting_max
             }
@@ -202,7 +207,8 @@ impl AgentSession {
         self.waiting.len()
     }
 
-    /// Notes that a payload was acknowledged over another connection.
+    /// Notes that nobody waits for the acknowledgement of a payload any more: its time is over, or it came over another
+    /// connection.
     pub fn forget(&mut self, stream: u64, number: u64) {
         self.waiting.retain(|known| *known != (stream, number));
     }

@@ -197,6 +197,46 @@ fn silence_ends_a_connection() {
 }
 
 #[test]
+fn a_greeting_in_drops_gets_no_more_time() {
+    let mut session = AgentSession::new(settings(), 0);
+    let greeting = hello("");
+    for (at, byte) in greeting[..greeting.len() - 1].iter().enumerate() {
+        assert_eq!(input(&mut session, &[*byte], at as u64), []);
+        assert_eq!(session.deadline(), Some(100));
+    }
+    assert_eq!(input(&mut session, &greeting[greeting.len() - 1..], 99), [AgentEvent::Ready]);
+    assert_eq!(session.deadline(), Some(1099), "from here on it is a silence that ends the connection");
+}
+
+#[test]
+fn payloads_that_nobody_waits_for_make_room_and_are_no_sign_of_life() {
+    let mut session = open(AgentSettings { waiting_max: 1, ..settings() }, "pipelining");
+    for number in 0..9 {
+        assert!(session.room(), "{number}");
+        session.notify(5, number, b"", number * 100).unwrap();
+        session.forget(5, number);
+    }
+    assert_eq!(session.deadline(), Some(1000));
+    assert_eq!(input(&mut session, &frame(ACK, FIN, 5, 0, b""), 900), [acknowledged(5, 0, b"")]);
+    session.notify(5, 9, b"", 950).unwrap();
+    assert_eq!(session.deadline(), Some(1950));
+}
+
+#[test]
+fn an_agent_that_does_not_read_is_sent_no_more_than_a_frame_and_a_payload() {
+    let mut session = open(AgentSettings { waiting_max: usize::MAX, ..settings() }, "pipelining,fragmentation");
+    let mut number = 0;
+    while session.room() {
+        session.notify(5, number, &[7; 200], 0).unwrap();
+        session.forget(5, number);
+        number += 1;
+    }
+    assert_eq!(number, 2, "its frames have at most 256 bytes");
+    session.sent(300);
+    assert!(session.room());
+}
+
+#[test]
 fn unknown_frames_are_skipped() {
     let mut session = open(settings(), "pipelining");
     let all = [frame(200, FIN, 1, 1, b"x"), frame(ACK, FIN, 5, 1, b"")].concat();
