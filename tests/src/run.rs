@@ -12,7 +12,7 @@ use crate::client;
 use crate::message::Inbox;
 use crate::nginx;
 use crate::normalise::{self, Masks};
-use crate::origin::{Answer, Behaviour, Origin, Recorder};
+use crate::origin::{Agent, Answer, Behaviour, Origin, Recorder};
 use crate::port::{BlackHole, Reserved};
 use crate::process::{Process, Subject, describe};
 use crate::scenario::{Scenario, Section};
@@ -260,7 +260,9 @@ impl<'a> Run<'a> {
                 behaviour.answers.push(Answer::parse(section, &section.text)?);
             } else if section.kind == "origin" {
                 behaviour.verbose = section.has("verbose");
-                if section.has("raw") {
+                if section.has("spop") {
+                    behaviour.agent = Some(Agent::parse(&section.text)?);
+                } else if section.has("raw") {
                     behaviour.raw = Some(Verb::script(&section.text)?);
                 }
                 if let Some(certificate) = section.option("tls") {

@@ -22,6 +22,7 @@ mod tests {
         ("filter comp-*", "HAProxy 2.6 does not know it"),
         ("dispatch", "the section of these rows has servers"),
         ("filter bwlim-*", "HAProxy 2.6 does not know it"),
+        ("filter spoe", "it names a file with sections of its own"),
         ("guid", "HAProxy 2.6 does not know it"),
         ("http-err-codes", "HAProxy 2.6 does not know it"),
         ("http-fail-codes", "HAProxy 2.6 does not know it"),

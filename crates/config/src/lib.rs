@@ -29,6 +29,7 @@ mod render;
 mod sections;
 mod server;
 mod span;
+mod spoe;
 mod surroundings;
 mod tls;
 pub mod units;

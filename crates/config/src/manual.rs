@@ -3,7 +3,7 @@
 use crate::{
     bind, cache, chain, global,
     keyword::{Arity, Keyword, Places, Support, Table},
-    others, peers, proxy, server,
+    others, peers, proxy, server, spoe,
 };
 use std::{fmt::Write, sync::OnceLock};
 
@@ -43,6 +43,9 @@ fn collect() -> Vec<Entry> {
     add(&mut all, &bind::TABLE);
     add(&mut all, &server::TABLE);
     add(&mut all, &chain::TABLE);
+    add(&mut all, &spoe::AGENT);
+    add(&mut all, &spoe::MESSAGE);
+    add(&mut all, &spoe::GROUP);
     add(&mut all, &others::USERLIST);
     add(&mut all, &others::PROGRAM);
     add(&mut all, &others::RESOLVERS);

@@ -8,6 +8,7 @@ use crate::{
     model::{Config, Source},
     sections,
     span::{FileId, Span, Word},
+    spoe,
     surroundings::Surroundings,
     words::{self, Variables},
 };
@@ -24,6 +25,7 @@ pub fn load(sources: impl IntoIterator<Item = Source>, env: &Env<'_>) -> (Config
     let mut around = around;
     let mut config = sections.finish(&mut around, env.files);
     config.files = files;
+    spoe::read(&mut config, &mut around, env.files);
     config.environment = std::mem::take(&mut around.variables);
     let mut diagnostics = std::mem::take(&mut around.diagnostics);
     check::references(&config, &mut diagnostics);

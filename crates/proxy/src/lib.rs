@@ -23,6 +23,7 @@ mod route;
 mod rules;
 pub mod server;
 mod servers;
+mod spoe;
 mod tcp;
 mod worker;
 

@@ -9,7 +9,7 @@ mod target;
 use header::Clock;
 use penstock_config::{
     Config,
-    model::{LogTarget, PerProxy, Proxy, ProxyId},
+    model::{LogTarget, PerProxy, ProxyId},
 };
 use std::{
     cell::{Cell, RefCell},
@@ -37,6 +37,8 @@ pub(crate) struct LogTargets {
     targets: Vec<Arc<Target>>,
     /// The indices of the targets of each proxy.
     of_proxy: PerProxy<Vec<usize>>,
+    /// The indices of the targets of each agent, by engine.
+    of_agent: Vec<Vec<usize>>,
     /// The indices of the targets of the process itself.
     of_process: Vec<usize>,
     /// The `log-tag` of each proxy, if it has one.
@@ -60,12 +62,14 @@ impl LogTargets {
                 .collect()
         };
         let global = add(&config.global.logs);
-        let of = |proxy: &Proxy, own: Vec<usize>| {
-            let mut all = if proxy.log_global { global.clone() } else { Vec::new() };
+        let of = |log_global: bool, own: Vec<usize>| {
+            let mut all = if log_global { global.clone() } else { Vec::new() };
             all.extend(own);
             all
         };
-        let of_proxy = config.proxies.iter().map(|proxy| of(proxy, add(&proxy.logs))).collect();
+        let of_proxy = config.proxies.iter().map(|proxy| of(proxy.log_global, add(&proxy.logs))).collect();
+        let agents = config.spoe.iter().map(|engine| &engine.agent);
+        let of_agent = agents.map(|agent| of(agent.log_global, add(&agent.logs))).collect();
         let hostname = config.global.log_send_hostname.as_ref().map(|name| match name {
             Some(name) => name.clone().into_bytes(),
             None => rustix::system::uname().nodename().to_bytes().to_vec(),
@@ -73,6 +77,7 @@ impl LogTargets {
         LogTargets {
             targets,
             of_proxy,
+            of_agent,
             of_process: global,
             tags: config.proxies.iter().map(|p| p.log_tag.as_ref().map(|tag| tag.clone().into_bytes())).collect(),
             tag: config.global.log_tag.clone().unwrap_or_else(program_name).into_bytes(),
@@ -130,6 +135,14 @@ impl Logger {
         let targets = &self.targets;
         let tag = targets.tags[proxy].as_ref().unwrap_or(&targets.tag);
         self.send_to(&targets.of_proxy[proxy], tag, unix_us, severity, structured, message);
+    }
+    /// Whether the agent of an engine logs at all.
+    pub fn logs_agent(&self, engine: usize) -> bool {
+        !self.targets.of_agent[engine].is_empty()
+    }
+    /// Sends a line about what an agent was told.
+    pub fn send_agent(&self, engine: usize, unix_us: u64, severity: u8, message: &[u8]) {
+        self.send_to(&self.targets.of_agent[engine], &self.targets.tag, unix_us, severity, b"", message);
     }
     /// Sends a line about the process itself.
     pub fn send_process(&self, unix_us: u64, severity: u8, message: &[u8]) {

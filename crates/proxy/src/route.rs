@@ -19,8 +19,9 @@ use crate::{
         context::{self, Judged, Readable},
         evaluate, login,
     },
+    spoe,
 };
-use penstock_config::model::{Proxy, ProxyId, RestrictedNames};
+use penstock_config::model::{Proxy, ProxyId, RestrictedNames, SpoeEvent};
 use penstock_http::Framing;
 use penstock_rules::{Answer, By, Destination, During, LogLevel, ProxyRules, Termination};
 
@@ -106,6 +107,16 @@ async fn section(live: &mut Live<'_, '_>, proxy: ProxyId) -> Judged {
     let inspect = worker.shared.config.proxies[proxy].tcp_request_inspect_delay;
     // Those of a TCP frontend have judged the request that made its connection one of HTTP.
     let switched = proxy == live.conn.frontend && live.x.switched.is_some();
+    let (tcp_event, http_event) = match proxy == live.conn.frontend {
+        true => (SpoeEvent::FrontendTcpRequest, SpoeEvent::FrontendHttpRequest),
+        false => (SpoeEvent::BackendTcpRequest, SpoeEvent::BackendHttpRequest),
+    };
+    if !switched {
+        if proxy == live.conn.frontend {
+            spoe::http(live, SpoeEvent::ClientSession, Readable::Request).await;
+        }
+        spoe::http(live, tcp_event, Readable::Request).await;
+    }
     if !(switched || rules.tcp_content.is_empty())
         && evaluate::request(live, &rules.tcp_content, inspect).await == Judged::Over
     {
@@ -120,6 +131,7 @@ async fn section(live: &mut Live<'_, '_>, proxy: ProxyId) -> Judged {
         live.conn.session.tracking.http_request(worker.now_ms());
         live.x.txn.tracking.http_request(worker.now_ms());
     }
+    spoe::http(live, http_event, Readable::Request).await;
     if !rules.http_request.is_empty() && evaluate::request(live, &rules.http_request, None).await == Judged::Over {
         return Judged::Over;
     }
@@ -235,6 +247,7 @@ fn choose(conn: &mut Conn<'_>, x: &mut Exchange, stage: Readable) -> Option<Prox
 pub(crate) async fn response(live: &mut Live<'_, '_>, ahead: &mut Ahead<'_>) -> bool {
     let worker = live.worker;
     let shared = &worker.shared;
+    spoe::http(live, SpoeEvent::TcpResponse, Readable::Response).await;
     if let Some(backend) = live.x.backend {
         let list = &shared.program.of(backend).tcp_response;
         // Without an inspection delay, these rules decide before there is a response.
@@ -254,6 +267,7 @@ pub(crate) async fn response(live: &mut Live<'_, '_>, ahead: &mut Ahead<'_>) -> 
     if shared.program.reads_responses {
         buffered_body::look_ahead(live.conn, live.x, ahead).await;
     }
+    spoe::http(live, SpoeEvent::HttpResponse, Readable::Response).await;
     for proxy in
         live.x.backend.into_iter().chain((live.x.backend != Some(live.conn.frontend)).then_some(live.conn.frontend))
     {

@@ -24,10 +24,11 @@ use crate::{
         evaluate,
     },
     server::Slot,
+    spoe,
     tcp::raw::Raw,
     worker::{present::Present, state::Worker, turn},
 };
-use penstock_config::model::{Proxy, ProxyId};
+use penstock_config::model::{Proxy, ProxyId, SpoeEvent};
 use penstock_http::Version;
 use penstock_rules::{Buffered, By, During, Termination, Verdict};
 use std::{
@@ -147,6 +148,11 @@ async fn to_backend(conn: &mut Conn<'_>, client: &mut Raw, x: &mut Exchange, bac
     persistence::remember(conn, x, slot.server(), Readable::Raw);
     x.txn.response_begins();
     finish::tcp_as_soon_as(conn, x);
+    for event in [SpoeEvent::ServerSession, SpoeEvent::TcpResponse] {
+        if spoe::is_asked(conn, x, event) {
+            Box::pin(spoe::tcp(conn, x, event, Readable::Raw)).await;
+        }
+    }
     let mut server = Raw::new(stream, worker, false);
     transfer(conn, client, x, &mut server, proxy, &slot).await;
     x.log.srv_conn = slot.server().served().saturating_sub(1);
@@ -333,6 +339,7 @@ impl Inspection {
                 | Verdict::Respond(..)
                 | Verdict::Service(_)
                 | Verdict::Failed
+                | Verdict::Consult { .. }
                 // Passwords are only checked in HTTP rules, and names are only looked up for requests.
                 | Verdict::Resolve { .. }
                 | Verdict::Verify { .. } => {

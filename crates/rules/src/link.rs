@@ -53,10 +53,22 @@ pub struct Linker<'a> {
     files: HashMap<String, Named>,
     /// The servers that expressions name.
     pub(crate) named_servers: Vec<ServerRef>,
+    /// The groups of messages that rules send to agents.
+    pub(crate) consulted: Vec<Consulted>,
     /// Whether an expression looks at the body of a response.
     pub(crate) reads_responses: bool,
     /// Whether an expression looks at the body of a request.
     pub(crate) reads_requests: bool,
+}
+
+/// A group of messages that a rule sends.
+pub(crate) struct Consulted {
+    /// The engine, by its place among those of the configuration.
+    pub engine: usize,
+    /// The group, by its place among those of the engine.
+    pub group: usize,
+    /// Where the rule is evaluated.
+    pub place: Places,
 }
 
 /// The list or map of a file, once some rule reads it: actions that change it may come before that rule.
@@ -82,6 +94,7 @@ impl<'a> Linker<'a> {
             ids: HashSet::new(),
             files: HashMap::new(),
             named_servers: Vec::new(),
+            consulted: Vec::new(),
             reads_responses: false,
             reads_requests: false,
         }

@@ -108,6 +108,7 @@ impl Rules {
                     verdict @ (Verdict::CacheUse { .. }
                     | Verdict::CacheStore { .. }
                     | Verdict::Resolve { .. }
+                    | Verdict::Consult { .. }
                     | Verdict::WaitBody { .. }
                     | Verdict::WaitHandshake { .. }),
                 ) => return verdict,

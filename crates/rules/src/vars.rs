@@ -34,6 +34,11 @@ pub type VarId = u32;
 #[derive(Debug, Default)]
 pub struct ProcVar(RwLock<Option<Value<'static>>>);
 
+/// As many variables of the process may there be for an agent to create another.
+const FORCED_MAX: usize = 4_096;
+/// The longest name of such a one, with its scope and prefix.
+const FORCED_NAME_MAX: usize = 255;
+
 /// The variables of the process by their names: those that the configuration names, and those that were set since.
 #[derive(Debug, Default)]
 pub struct Variables(Mutex<BTreeMap<String, VarRef>>);
@@ -43,6 +48,22 @@ impl Variables {
     pub fn value(&self, name: &str) -> Option<Value<'static>> {
         let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         known.get(name)?.shared.as_ref()?.0.read().ok()?.clone()
+    }
+
+    /// One that an agent may create; there is a bound to how many it is given.
+    pub(crate) fn force(&self, name: &str) -> Option<VarRef> {
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(var) = known.get(name) {
+            return Some(var.clone());
+        }
+        let valid = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_');
+        if known.len() >= FORCED_MAX || name.len() > FORCED_NAME_MAX || !name.bytes().all(valid) {
+            return None;
+        }
+        // No rule names it, so that its number is never compared with another.
+        let var = VarRef { scope: Scope::Proc, id: VarId::MAX, shared: Some(Arc::default()) };
+        known.insert(name.to_owned(), var.clone());
+        Some(var)
     }
 
     /// Every one that has been named.
@@ -235,7 +256,7 @@ impl<'a> Context<'a> {
     }
 
     /// Makes the deferred assignments of converters.
-    pub(crate) fn settle(&mut self) {
+    pub fn settle(&mut self) {
         if self.txn.pending.get_mut().is_empty() {
             return;
         }

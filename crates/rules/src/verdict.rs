@@ -71,6 +71,13 @@ pub enum Verdict {
         /// Where to continue.
         next: usize,
     },
+    /// `send-spoe-group`: send these messages to their agent; then continue from `next`.
+    Consult {
+        /// The number of the group.
+        group: usize,
+        /// The index of the rule to continue with.
+        next: usize,
+    },
     /// The task's turn is used up: continue from `next` in the next one.
     Rest {
         /// The index of the rule to continue with.

@@ -327,7 +327,7 @@ fn what_is_wrong_is_underlined_and_what_was_meant_is_named() {
             "do-resolve(txn.a,r)",
             "do-resolve(VARIABLE,RESOLVERS) EXPRESSION",
         ),
-        ("http-request send-spoe-group e g", "is not supported", "send-spoe-group", ""),
+        ("http-request send-spoe-group e g", "has no 'filter spoe' with the engine 'e'", "e", ""),
         ("acl a http_auth(nobody)", "there is no userlist 'nobody'", "nobody", ""),
         ("acl a int(5) gt x", "neither a number nor a range", "x", ""),
         ("acl a req.body x", "has no usual way of matching", "req.body", "say how with -m, such as -m str"),

@@ -105,6 +105,7 @@ pub const LEFT_OUT: &[(&str, &str)] = &[
     ("filter cache", "what is stored lives on from case to case"),
     ("filter comp-req", "HAProxy 2.6 does not know it"),
     ("filter comp-res", "HAProxy 2.6 does not know it"),
+    ("filter spoe", "it asks for an agent, and for a file with its sections"),
     ("server-template", "its servers resolve names"),
     ("http-request", "made from the table of actions"),
     ("http-response", "made from the table of actions"),

@@ -1,6 +1,7 @@
 //! Origins: servers behind the proxy that write down the bytes they receive and answer as told.
 
 mod answer;
+mod spop;
 
 use std::collections::HashMap;
 use std::io::Write;
@@ -14,6 +15,7 @@ use rustls::{ServerConfig, ServerConnection, StreamOwned};
 use socket2::{Domain, Socket, Type};
 
 pub use answer::{Answer, default_answer, pattern, raw_message};
+pub use spop::Agent;
 
 use crate::Failure;
 use crate::message::{Inbox, Message, Outcome};
@@ -94,6 +96,8 @@ pub struct Behaviour {
     pub tls: Option<Arc<ServerConfig>>,
     /// Plays this script on each connection instead of speaking HTTP.
     pub raw: Option<Vec<Verb>>,
+    /// Is an agent that speaks SPOP.
+    pub agent: Option<Agent>,
     /// Writes down health checks too, and on which connection each request came.
     pub verbose: bool,
 }
@@ -201,6 +205,14 @@ impl Shared {
             },
         };
         let _ = wire.set_read_timeout(Duration::from_secs(15));
+        if let Some(agent) = &self.behaviour.agent {
+            let mut wire = wire;
+            let name = &self.name;
+            // HAProxy may close it whenever it likes.
+            agent.serve(&mut wire, &mut |line| self.recorder.note(format!("{name}> {line}")));
+            self.open.lock().expect("no holder of this lock panics").remove(&id);
+            return;
+        }
         match &self.behaviour.raw {
             Some(script) => {
                 let name = &self.name;

@@ -43,6 +43,9 @@ const SECTIONS: &[&str] = &[
     "log-forward",
     "program",
     "fcgi-app",
+    "spoe-agent",
+    "spoe-message",
+    "spoe-group",
 ];
 
 /// Each line with the kind of section it stands in.

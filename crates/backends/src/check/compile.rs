@@ -28,6 +28,7 @@ pub fn compile(proxy: &Proxy, id: ProxyId, compiler: &mut Compiler<'_>) -> Scrip
         CheckKind::Mysql(user) => protocol::mysql(user.as_ref()),
         CheckKind::Pgsql(user) => protocol::pgsql(user),
         CheckKind::Redis => protocol::redis(),
+        CheckKind::Spop => protocol::spop(),
         CheckKind::Ldap => protocol::ldap(),
         // A program decides; nothing is connected to.
         CheckKind::External => Script::default(),

@@ -95,6 +95,22 @@ fn redis_pong(input: &[u8]) -> Option<Result<Outcome, Outcome>> {
     })
 }
 
+/// `option spop-check`: what an agent says of itself.
+pub fn spop() -> Script {
+    script(false, [send(penstock_spop::check_request(SPOP_FRAME)), expect(spop_hello)])
+}
+
+/// The greatest frame that is offered to an agent in a check: what fits into a buffer of the usual size.
+const SPOP_FRAME: u32 = 16_384 - 4;
+
+fn spop_hello(input: &[u8]) -> Option<Result<Outcome, Outcome>> {
+    match penstock_spop::check_answer(input, SPOP_FRAME) {
+        Ok(None) => None,
+        Ok(Some(())) => Some(Ok(Outcome::new(Verdict::L7Ok, "SPOA server is ok"))),
+        Err(status) => Some(Err(Outcome::new(Verdict::L7Response, status.to_string()))),
+    }
+}
+
 /// `option pgsql-check`: sends a start-up message; any request for authentication is a success.
 pub fn pgsql(user: &str) -> Script {
     // Protocol 3.0, then pairs of names and values, each terminated by a zero.

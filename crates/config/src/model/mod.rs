@@ -16,6 +16,7 @@ mod proxies;
 mod proxy;
 mod server;
 mod service;
+mod spoe;
 mod tls;
 
 pub use bandwidth::*;
@@ -30,6 +31,7 @@ pub use proxies::*;
 pub use proxy::*;
 pub use server::*;
 pub use service::*;
+pub use spoe::*;
 pub use tls::*;
 
 use crate::span::FileId;
@@ -56,6 +58,8 @@ pub struct Config {
     pub caches: Vec<CacheSection>,
     /// `service-chain` sections.
     pub service_chains: Vec<ServiceChain>,
+    /// The engines of `filter spoe`, in the order of their filters.
+    pub spoe: Vec<SpoeEngine>,
     /// `program` sections.
     pub programs: Vec<ExternalProgram>,
     /// `http-errors` sections by name, each with its files by status.

@@ -1,7 +1,10 @@
 //! `frontend`, `backend` and `listen` (manual chapter 4).
 
 use crate::{
-    model::{BandwidthFilter, Bind, Compression, LogTarget, Options, Server, ServerSettings, Service, SourceAddress},
+    model::{
+        BandwidthFilter, Bind, Compression, LogTarget, Options, Server, ServerSettings, Service, SourceAddress,
+        SpoeFilter,
+    },
     span::{Line, Span, Spanned, Word},
 };
 use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::Duration};
@@ -212,6 +215,8 @@ pub struct Proxy {
     pub compression: Option<Compression>,
     /// `filter cache`: the caches that it names.
     pub cache_filters: Vec<Spanned<String>>,
+    /// `filter spoe`.
+    pub spoe_filters: Vec<SpoeFilter>,
     /// The settings that make a backend a `service`; `None` for an ordinary one.
     pub service: Option<Box<Service>>,
 }
@@ -293,6 +298,7 @@ impl Proxy {
             bandwidth_filters: Vec::new(),
             compression: None,
             cache_filters: Vec::new(),
+            spoe_filters: Vec::new(),
             service: None,
         }
     }
@@ -336,6 +342,8 @@ pub enum CheckKind {
     Pgsql(String),
     /// `option redis-check`.
     Redis,
+    /// `option spop-check`.
+    Spop,
     /// `option ldap-check`.
     Ldap,
     /// `option external-check`.

@@ -27,6 +27,11 @@ pub(super) const KEYWORDS: &[Entry] = &[
         if let Some(word) = a.peek().filter(|word| word.text == "icap") {
             return a.wrong(word, "mode 'icap' is a mode of services", "write it into a section 'service NAME'");
         }
+        // HAProxy 3.1 lets only agents be reached by such a backend.
+        if d.section() == "backend" && a.take_if("spop") {
+            d.proxy.mode = Mode::Tcp;
+            return Ok(());
+        }
         let refused = ["health", "syslog", "spop", "haterm"];
         if let Some(word) = a.peek().filter(|w| refused.contains(&w.text.as_str())) {
             let instead = if word.text == "health" {

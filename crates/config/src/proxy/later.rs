@@ -27,11 +27,7 @@ pub(super) const KEYWORDS: &[Entry] = &[
     Entry::new("filter cache", ONE, "Where a cache stands among filters", crate::cache::filter).at(ANY),
     Entry::accepted("filter trace", ANYTHING, "Prints the data that passes, for developers", "nothing is traced")
         .at(ANY),
-    filter(
-        "filter spoe",
-        "Consults an agent by SPOP",
-        "SPOE is not supported, and its verdicts must not be skipped in silence",
-    ),
+    Entry::new("filter spoe", at_least(2), "Asks an agent about sessions, by SPOP", crate::spoe::filter).at(ANY),
     filter("filter fcgi-app", "Talks to servers in FastCGI", "FastCGI is not spoken"),
     filter("filter opentracing", "Sends traces by OpenTracing", "OpenTracing is not supported"),
     Entry::refused(

@@ -292,13 +292,7 @@ pub(super) const KEYWORDS: &[Entry] = &[
     check("option redis-check", NONE, "Health checks by a Redis PING", |d, _| kind(d, CheckKind::Redis)),
     check("option ldap-check", NONE, "Health checks by an anonymous LDAP bind", |d, _| kind(d, CheckKind::Ldap)),
     check("option external-check", NONE, "Health checks by a program", |d, _| kind(d, CheckKind::External)),
-    Entry::refused(
-        "option spop-check",
-        "Health checks of SPOP agents",
-        "SPOE is not supported",
-        "use 'option tcp-check'",
-    )
-    .at(BACK),
+    check("option spop-check", NONE, "Health checks by the hello of SPOP", |d, _| kind(d, CheckKind::Spop)),
 ];
 
 type Parse = fn(&mut Draft, &mut Args<'_>) -> Parsed;

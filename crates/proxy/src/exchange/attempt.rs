@@ -31,6 +31,7 @@ use crate::{
     rules::context,
     server::{Seen, Server, Slot},
     servers::{key::key_of, pool::Returned},
+    spoe,
     worker::{
         pulse::{Stage, Who},
         state::Worker,
@@ -227,6 +228,7 @@ pub(super) async fn forward(
     let worker = live.worker;
     let buffers = &worker.buffers;
     worker.pulse().enter(Stage::Forward);
+    spoe::connected(live).await;
     let mut patience = Patience::new(live.conn, live.x, proxy);
     let mut request = Flow::new();
     request.throttle(Throttle::of(&live.x.txn, false, worker));

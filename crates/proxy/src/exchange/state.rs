@@ -7,6 +7,7 @@ use super::{
 };
 use crate::inspect::Inspected;
 use crate::server::{Presence, Server, ServerId};
+use crate::spoe::Consulted;
 use crate::worker::buffer::{Buffer, Buffers};
 use penstock_config::model::ProxyId;
 use penstock_http::{Framing, RequestHead, ResponseHead};
@@ -41,6 +42,8 @@ pub(crate) struct Exchange {
     pub caching: Option<Box<Caching>>,
     /// What services have left of the exchange's bodies.
     pub inspected: Inspected,
+    /// What agents were told about it.
+    pub consulted: Consulted,
     /// The size of the `100 Continue` and early hints that were sent from here, for the log.
     pub continued: u64,
     /// The length of the request's body, if its head gave one.
@@ -163,6 +166,7 @@ impl Unused {
         x.compressed = Compressed::default();
         x.caching = None;
         x.inspected = Inspected::default();
+        x.consulted = Consulted::default();
         x.cookie = CookiePersistence::default();
         (x.body_complete, x.responded, x.announced, x.continued) = (false, false, None, 0);
         x.response_announced = None;

@@ -8,7 +8,7 @@ use penstock_config::{
     model::{BalanceKey, PerProxy, Proxy, ProxyId},
 };
 use penstock_rules::{
-    Chain, Compiler, Expr, LogFormat, Now, Places, ProxyRules, ServerRef, Variables, World,
+    Chain, Compiler, Expr, LogFormat, Now, Places, ProxyRules, ServerRef, SpoeGroupSend, SpoeProgram, Variables, World,
     log::{self, Purpose},
     patterns::Reference,
     table::StickTable,
@@ -46,6 +46,10 @@ pub struct Program {
     pub(crate) bypassed: PerProxy<Option<LogFormat>>,
     /// The chains of services.
     pub(crate) chains: Vec<Chain>,
+    /// The engines of `filter spoe`.
+    pub(crate) spoe: Vec<SpoeProgram>,
+    /// The groups of messages that rules send to agents.
+    pub(crate) spoe_groups: Vec<SpoeGroupSend>,
     /// What is evaluated for each connection to a server, by server.
     pub(crate) servers: PerProxy<Vec<Option<Expressions>>>,
     /// The backend to which a proxy sends requests that no rule routes: its `default_backend`, or the proxy itself.
@@ -114,6 +118,8 @@ impl Program {
             let format = is_predefined.then(|| format!("{} {BYPASSED_BY}", log::TCP));
             bypassed.push(format.and_then(|text| compiler.format(&word(&text), Purpose::Log, id, Places::LOG)));
         }
+        let spoe_groups = compiler.spoe_groups();
+        let spoe = compiler.spoe();
         let variables = Variables::default();
         compiler.tell_variables(&variables);
         let inspects = |(proxy, rules): (&Proxy, &ProxyRules)| proxy.kind.has_backend() && rules.http_request.inspect();
@@ -122,6 +128,8 @@ impl Program {
             backends_inspect,
             rules,
             chains,
+            spoe,
+            spoe_groups,
             variables,
             tables: compiler.tables(),
             references: compiler.references(),

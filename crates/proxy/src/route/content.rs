@@ -9,10 +9,11 @@ use crate::{
         context::{self, Readable},
         resolve,
     },
+    spoe,
     tcp::raw::Raw,
     worker::turn,
 };
-use penstock_config::model::{Mode, ProxyId};
+use penstock_config::model::{Mode, ProxyId, SpoeEvent};
 use penstock_http::{Limits, Parse, Version};
 use penstock_rules::{By, During, Termination, Verdict};
 use std::future::poll_fn;
@@ -28,6 +29,11 @@ pub(crate) enum Connected {
 /// Runs the rules of `mode tcp` on the first bytes from a client, and chooses its backend.
 pub(crate) async fn connection(conn: &mut Conn<'_>, client: &mut Raw, x: &mut Exchange) -> Connected {
     let worker = conn.worker;
+    for event in [SpoeEvent::ClientSession, SpoeEvent::FrontendTcpRequest] {
+        if spoe::is_asked(conn, x, event) {
+            Box::pin(told(conn, client, x, event)).await;
+        }
+    }
     match content(conn, client, x, conn.frontend).await {
         Content::Passed => {}
         Content::Http(version) => return Connected::Http(version),
@@ -52,10 +58,22 @@ pub(crate) async fn connection(conn: &mut Conn<'_>, client: &mut Raw, x: &mut Ex
 pub(crate) async fn enter(conn: &mut Conn<'_>, client: &mut Raw, x: &mut Exchange, backend: ProxyId) -> Connected {
     x.backend = Some(backend);
     conn.worker.roster.note(x.listed, |session| session.backend = Some(backend));
+    if backend != conn.frontend && spoe::is_asked(conn, x, SpoeEvent::BackendTcpRequest) {
+        Box::pin(told(conn, client, x, SpoeEvent::BackendTcpRequest)).await;
+    }
     if backend != conn.frontend && matches!(content(conn, client, x, backend).await, Content::Refused) {
         return Connected::Over;
     }
     Connected::Backend(backend)
+}
+
+/// Tells agents about an event, and what the client has sent so far.
+async fn told(conn: &mut Conn<'_>, client: &mut Raw, x: &mut Exchange, event: SpoeEvent) {
+    let stage = peek_request(x, client.pending());
+    std::mem::swap(&mut x.body, &mut client.input);
+    spoe::tcp(conn, x, event, stage).await;
+    std::mem::swap(&mut x.body, &mut client.input);
+    x.request.clear();
 }
 
 /// Parses what the client has sent so far as an HTTP request, if it is one, since rules in TCP mode may ask about that
@@ -128,6 +146,14 @@ async fn content(conn: &mut Conn<'_>, client: &mut Raw, x: &mut Exchange, proxy:
             Verdict::Resolve { next } => {
                 from = next;
                 resolve::settle(conn, x, Readable::Raw).await;
+                continue;
+            }
+            Verdict::Consult { group, next } => {
+                from = next;
+                let stage = peek_request(x, client.pending());
+                std::mem::swap(&mut x.body, &mut client.input);
+                spoe::tcp_group(conn, x, group, stage).await;
+                std::mem::swap(&mut x.body, &mut client.input);
                 continue;
             }
             Verdict::Rest { next } => {

@@ -18,6 +18,7 @@ use crate::{
         state::{Exchange, ms_between},
     },
     http1::body::{VERSION, weight},
+    spoe,
     worker::turn,
 };
 use penstock_http::{Framing, ResponseHead, Version};
@@ -131,6 +132,10 @@ pub(crate) async fn request(live: &mut Live<'_, '_>, rules: &Rules, inspect: Opt
             Verdict::Resolve { next } => {
                 from = next;
                 resolve::settle(live.conn, live.x, Readable::Request).await;
+            }
+            Verdict::Consult { group, next } => {
+                from = next;
+                spoe::http_group(live, group, Readable::Request).await;
             }
             Verdict::Verify { next } => {
                 from = next;
@@ -353,6 +358,11 @@ pub(crate) async fn response(live: &mut Live<'_, '_>, rules: &Rules, seen: bool,
                     return Judged::Over;
                 }
             }
+            Verdict::Consult { group, next } => {
+                from = next;
+                let stage = if seen { Readable::Response } else { Readable::Request };
+                spoe::http_group(live, group, stage).await;
+            }
             Verdict::Service(_) | Verdict::SwitchToHttp(_) | Verdict::Resolve { .. } => return Judged::GoOn,
         }
     }
@@ -430,6 +440,7 @@ pub(crate) fn connection(conn: &mut Conn<'_>, socket: &Socket, kind: Kind) -> Ju
             | Verdict::Service(_)
             | Verdict::Failed
             | Verdict::Resolve { .. }
+            | Verdict::Consult { .. }
             | Verdict::Verify { .. } => {
                 conn.listener_cells().iter().for_each(|cells| match kind {
                     Kind::Connection => cells.denied_connections.inc(),

@@ -13,6 +13,7 @@ use crate::{
     process::{fault::Fault, handle::Handle, shared::Shared},
     server::Server,
     servers::{pool::Pool, question::Questions},
+    spoe::Agents,
 };
 use penstock_config::model::ProxyId;
 use penstock_sys::Spares;
@@ -43,6 +44,8 @@ pub(crate) struct Worker {
     pub muxes: MuxPool,
     /// What services have said about themselves.
     pub described: Described,
+    /// What waits for agents, and who carries it.
+    pub agents: Agents,
     /// Host names being resolved for servers, on the worker that does this.
     pub questions: Questions,
     pub logger: Logger,
@@ -85,6 +88,7 @@ impl Worker {
             pool: Pool::new(shared.clone(), id),
             muxes: MuxPool::new(shared.clone()),
             described: Described::default(),
+            agents: Agents::new(&shared, &mut fastrand::Rng::with_seed(RandomState::new().hash_one(id))),
             questions: Questions::default(),
             logger: Logger::new(shared.logs.clone()),
             connections: RefCell::default(),

@@ -14,7 +14,7 @@ use crate::{
     expr::{Expr, parse::word_at},
     hint,
     kind::Kind,
-    link::{Linker, Scope},
+    link::{Consulted, Linker, Scope},
     log::{LogFormat, Purpose},
     problem::Problem,
     regexes::Regex,
@@ -24,7 +24,7 @@ use crate::{
 };
 use penstock_config::{
     Diagnostics, Line, Span, Word,
-    model::{CacheId, ProxyId, ProxyKind},
+    model::{CacheId, Mode, ProxyId, ProxyKind},
 };
 use penstock_http::Version;
 use std::{ops::RangeInclusive, time::Duration};
@@ -439,6 +439,36 @@ impl<'l> Build<'_, 'l, '_> {
         let hint = hint::nearest(&word.text, chains.iter().map(|chain| chain.name.as_str()));
         self.error(word.span, format!("there is no service-chain '{}'", word.text), hint);
         None
+    }
+
+    pub(crate) fn consult(&mut self) -> Option<Action> {
+        let engine = self.next("the name of an engine")?;
+        let group = self.next("the name of a group")?;
+        let section = self.scope.proxy.and_then(|id| self.linker.config.proxies.get(id));
+        if self.kind == Kind::TcpResponse && section.is_some_and(|proxy| proxy.mode == Mode::Tcp) {
+            let message = "a response of mode tcp cannot wait for an agent here".to_owned();
+            let hint = "give the messages 'event on-tcp-response', and name them in the agent's 'messages'";
+            self.error(self.word.span, message, Some(hint.to_owned()));
+            return None;
+        }
+        let engines = &self.linker.config.spoe;
+        let here = engines.iter().enumerate().filter(|(_, known)| Some(known.proxy) == self.scope.proxy);
+        let Some((place, found)) = here.clone().find(|(_, known)| known.name == engine.text) else {
+            let hint = hint::nearest(&engine.text, here.map(|(_, known)| known.name.as_str()));
+            let message = format!("this section has no 'filter spoe' with the engine '{}'", engine.text);
+            self.error(engine.span, message, hint);
+            return None;
+        };
+        let is_named = found.agent.groups.iter().any(|word| word.text == group.text);
+        let section = found.groups.iter().position(|known| known.name.text == group.text).filter(|_| is_named);
+        let Some(section) = section else {
+            let hint = hint::nearest(&group.text, found.agent.groups.iter().map(|word| word.text.as_str()));
+            let message = format!("the agent of '{}' has no group '{}'", engine.text, group.text);
+            self.error(group.span, message, hint);
+            return None;
+        };
+        self.linker.consulted.push(Consulted { engine: place, group: section, place: self.scope.place });
+        Some(Action::Consult(self.linker.consulted.len() - 1))
     }
 
     pub(crate) fn service(&mut self) -> Option<Action> {

@@ -70,6 +70,8 @@ pub(crate) enum Action {
     },
     /// `service-chain`, by its place and name.
     Inspect(usize, Arc<str>),
+    /// `send-spoe-group`: the number of the group.
+    Consult(usize),
     ExpectProxy,
     WaitForBody {
         time: Duration,
@@ -315,6 +317,7 @@ impl Action {
                 Err(Missing::NotYet) => Outcome::NotYet,
                 Err(Missing::Absent) => Outcome::Next,
             },
+            Action::Consult(group) => Outcome::Done(Verdict::Consult { group: *group, next }),
             Action::Inspect(chain, name) => {
                 done(|| ctx.txn.inspection = Some(Box::new(Inspection::by(*chain, Arc::clone(name)))))
             }

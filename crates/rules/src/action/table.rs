@@ -144,7 +144,9 @@ pub const ACTIONS: &[ActionSpec] = &[
     row("sc-inc-gpc1", ALL, "(<sc>)", "Counts on the second general purpose counter.", |b| b.increment(Some(1))),
     row("sc-set-gpt", ALL, "(<idx>,<sc>) {<int> | <expr>}", "Sets a general purpose tag.", |b| b.set_gpt(false)),
     row("sc-set-gpt0", ALL, "(<sc>) {<int> | <expr>}", "Sets the first general purpose tag.", |b| b.set_gpt(true)),
-    refused("send-spoe-group", TCP | TCP_RES | REQ | RES, "Sends messages to an agent.", "there are no SPOE agents"),
+    row("send-spoe-group", TCP | TCP_RES | REQ | RES, "<engine> <group>", "Sends messages to an agent.", |b| {
+        b.consult()
+    }),
     row("service-chain", REQ, "<chain>", "Passes the message through the services of a chain.", |b| b.inspect()),
     row(
         "set-bandwidth-limit",

@@ -93,6 +93,7 @@ pub const LEFT_OUT_ACTIONS: &[(&str, &str)] = &[
     ("do-resolve", "it asks for a section of resolvers, and for a name server"),
     ("set-bandwidth-limit", "HAProxy 2.6 does not know it"),
     ("service-chain", "HAProxy does not have it"),
+    ("send-spoe-group", "it asks for an agent, and for a file with its sections"),
     ("cache-store", "what is stored lives on from case to case"),
     ("cache-use", "what is stored lives on from case to case"),
     ("silent-drop", "the client would wait for its own patience to end"),
