@@ -247,6 +247,8 @@ fn choose(conn: &mut Conn<'_>, x: &mut Exchange, stage: Readable) -> Option<Prox
 pub(crate) async fn response(live: &mut Live<'_, '_>, ahead: &mut Ahead<'_>) -> bool {
     let worker = live.worker;
     let shared = &worker.shared;
+    // A stored response has no connection, and agents are told of one all the same, as by HAProxy.
+    spoe::connected(live).await;
     spoe::http(live, SpoeEvent::TcpResponse, Readable::Response).await;
     if let Some(backend) = live.x.backend {
         let list = &shared.program.of(backend).tcp_response;
