@@ -7,7 +7,7 @@ use crate::{
         timer::Deadline,
     },
     observe::counters::InUse,
-    server::{Assignment, Seen, Server, Slot, Want},
+    server::{Assignment, Presence, Seen, Server, Slot, Want},
     servers::connect,
     worker::{pulse::Who, state::Worker, task, turn},
 };
@@ -50,10 +50,10 @@ async fn run(worker: Rc<Worker>, agent: Rc<Agent>, place: usize) {
         worker.clock.tick();
     }
     let is_useful = match connected(&worker, &agent).await {
-        Some((slot, stream)) => {
+        Some((_present, slot, stream)) => {
             let cells = worker.cells(slot.server());
             let _in_use = InUse::of(cells);
-            let talk = Box::pin(talk(&worker, &agent, place, stream)).await;
+            let talk = Box::pin(talk(&worker, &agent, place, slot.server(), stream)).await;
             if !talk.has_greeted {
                 agent.avoid.set(Some(slot.server().at.server));
                 cells.response_errors.inc();
@@ -76,12 +76,13 @@ async fn run(worker: Rc<Worker>, agent: Rc<Agent>, place: usize) {
 }
 
 /// Connects to a server of the agent's backend.
-async fn connected(worker: &Rc<Worker>, agent: &Agent) -> Option<(Slot, Stream)> {
+async fn connected(worker: &Rc<Worker>, agent: &Agent) -> Option<(Presence, Slot, Stream)> {
     let shared = &worker.shared;
     let pool = shared.backends.get(agent.backend?)?;
     let timeouts = &shared.config.proxies[pool.proxy].timeouts;
     let want = Want { avoid: agent.avoid.get(), ..Want::default() };
     worker.counters().backend(pool.proxy).session(worker.now_ms());
+    let present = pool.enter();
     let slot = loop {
         match pool.assign(&want) {
             Assignment::Slot(slot) => break slot,
@@ -110,7 +111,7 @@ async fn connected(worker: &Rc<Worker>, agent: &Agent) -> Option<(Slot, Stream)>
     let seen = if opened.is_some() { Seen::Connected } else { Seen::NotConnected };
     shared.backends.observe(server.at, seen, worker.clock.now().into_std());
     match opened {
-        Some(stream) => Some((slot, stream)),
+        Some(stream) => Some((present, slot, stream)),
         None => {
             crate::exchange::assign::count_connect_error(worker, &server);
             agent.avoid.set(Some(server.at.server));
@@ -145,7 +146,8 @@ fn key(server: &Server) -> Option<Key> {
 }
 
 /// Speaks with the agent until the connection ends.
-async fn talk(worker: &Rc<Worker>, agent: &Rc<Agent>, place: usize, mut stream: Stream) -> Talk {
+async fn talk(worker: &Rc<Worker>, agent: &Rc<Agent>, place: usize, server: &Server, mut stream: Stream) -> Talk {
+    let counted = [worker.cells(server), worker.counters().backend(server.at.proxy)];
     let mut session = AgentSession::new(agent.settings.clone(), worker.now_ms());
     let mut deadline = Deadline::default();
     let mut state =
@@ -170,12 +172,18 @@ async fn talk(worker: &Rc<Worker>, agent: &Rc<Agent>, place: usize, mut stream: 
             }
             let mut events = Vec::new();
             match poll_write(cx, &mut stream, &mut session) {
-                Poll::Ready(Ok(written)) => moved |= written,
+                Poll::Ready(Ok(sent)) => {
+                    moved |= sent > 0;
+                    counted.iter().for_each(|cells| cells.bytes_in.add(sent as u64));
+                }
                 Poll::Ready(Err(())) => session.closed(&mut events),
                 Poll::Pending => {}
             }
             match poll_read(cx, worker, &mut stream, &mut session, &mut events) {
-                Poll::Ready(Ok(())) => moved = true,
+                Poll::Ready(Ok(received)) => {
+                    moved = true;
+                    counted.iter().for_each(|cells| cells.bytes_out.add(received as u64));
+                }
                 Poll::Ready(Err(())) => session.closed(&mut events),
                 Poll::Pending => {}
             }
@@ -261,28 +269,28 @@ impl Talk {
     }
 }
 
-/// Sends what is due; whether anything was sent.
-fn poll_write(cx: &mut Context<'_>, stream: &mut Stream, session: &mut AgentSession) -> Poll<Result<bool, ()>> {
+/// Sends what is due; how much was sent.
+fn poll_write(cx: &mut Context<'_>, stream: &mut Stream, session: &mut AgentSession) -> Poll<Result<usize, ()>> {
     if session.output().is_empty() {
-        return stream.poll_flush_all(cx).map(|flushed| flushed.map(|()| false).map_err(drop));
+        return stream.poll_flush_all(cx).map(|flushed| flushed.map(|()| 0).map_err(drop));
     }
     Pin::new(stream).poll_write(cx, session.output()).map(|written| match written {
         Ok(bytes) if bytes > 0 => {
             session.sent(bytes);
-            Ok(true)
+            Ok(bytes)
         }
         _ => Err(()),
     })
 }
 
-/// Reads what there is, into a buffer that the connection only has meanwhile.
+/// Reads what there is, into a buffer that the connection only has meanwhile; how much it was.
 fn poll_read(
     cx: &mut Context<'_>,
     worker: &Worker,
     stream: &mut Stream,
     session: &mut AgentSession,
     events: &mut Vec<AgentEvent>,
-) -> Poll<Result<(), ()>> {
+) -> Poll<Result<usize, ()>> {
     if stream.poll_read_ready(cx).is_pending() {
         return Poll::Pending;
     }
@@ -290,7 +298,7 @@ fn poll_read(
     let polled = stream.poll_fill(cx, &mut buffer, usize::MAX).map(|filled| match filled {
         Ok(Fill::Bytes(_)) => {
             session.input(buffer.data(), worker.now_ms(), events);
-            Ok(())
+            Ok(buffer.data().len())
         }
         _ => Err(()),
     });
