@@ -73,6 +73,8 @@ pub enum Error {
     WebSocketProof,
     /// An extended CONNECT, or a 101, to a protocol that carries HTTP past the rules.
     Upgrade,
+    /// A message of HTTP/2 that is not one (RFC 9113 section 8.1.1).
+    Malformed,
     /// A `101` without a request for it, or any other interim response in the wrong place.
     Unexpected,
 }
@@ -126,6 +128,7 @@ impl Error {
             Error::WebSocketKey => "WebSocket upgrade without its key",
             Error::WebSocketProof => "WebSocket upgrade without its proof",
             Error::Upgrade => "upgrade to a protocol that carries HTTP",
+            Error::Malformed => "malformed message of HTTP/2",
             Error::Unexpected => "unexpected interim response",
         }
     }

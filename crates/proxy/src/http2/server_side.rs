@@ -234,7 +234,7 @@ impl Upstream for Http2Server {
             };
         };
         if let Poll::Ready(Some(interim)) = response.poll_informational(cx) {
-            let interim = interim.map_err(fault)?;
+            let interim = interim.map_err(fault_of_head)?;
             self.answered = Answered::Head;
             read_response(&interim, head, &self.limits)?;
             if !head.is_interim() {
@@ -254,7 +254,7 @@ impl Upstream for Http2Server {
                 if error.is_reset() && !self.refused {
                     self.answered = Answered::Part;
                 }
-                return Poll::Ready(Err(fault(error)));
+                return Poll::Ready(Err(fault_of_head(error)));
             }
         };
         self.answered = Answered::Head;
@@ -275,4 +275,9 @@ impl Upstream for Http2Server {
     fn counts(&self) -> Counts {
         self.counts
     }
+}
+
+/// Translates h2's error for a head: h2 itself resets the stream of a malformed response (RFC 9113 section 8.1.1).
+fn fault_of_head(error: h2::Error) -> Fault {
+    if error.is_reset() && error.is_library() { Fault::Invalid(Error::Malformed) } else { fault(error) }
 }
