@@ -221,41 +221,41 @@ impl Executor {
     }
 }
 
-/// `set server B/S addr ADDRESS [port PORT]`.
+/// `set server B/S addr ADDRESS [port PORT]`: nothing changes unless both can be used.
 fn move_server(server: &Server, address: &str, port: Option<&str>) -> Answer {
-    let say = |text: String| Answer::say(Severity::Warning, format!("{text} by '{BY}'"));
+    let say = |text: String| Answer::say(Severity::Warning, text);
     let Some(ip) = address_of(address) else { return say(format!("Invalid addr '{address}'")) };
     let before = server.endpoint.load_full();
-    let mut text = match &before.host {
-        Some(Host::Ip(old)) if *old == ip => "no need to change the addr".to_string(),
-        old => format!("IP changed from '{}' to '{ip}'", host(old.as_ref())),
-    };
+    let check = &server.config.settings.check;
     let mut moved = Endpoint { host: Some(Host::Ip(ip)), port: before.port };
     if let Some(written) = port {
-        text.push_str(", ");
-        let check_port = server.config.settings.check.port;
-        match port_of(written) {
-            None => text.push_str(&format!("problem converting port '{written}' to an int")),
-            Some(ServerPort::Offset(_)) if check_port.is_none() => text.push_str(
-                "can't change <port> to port map because it is incompatible with current health check port \
-                     configuration (use 'port' statement from the 'server' directive.",
-            ),
-            Some(new) if new == before.port => text.push_str("no need to change the port"),
-            Some(new) => {
-                let written = |port| match port {
-                    ServerPort::Fixed(port) => port.to_string(),
-                    ServerPort::Offset(offset) => format!("{offset:+}"),
-                };
-                text.push_str(&format!("port changed from '{}' to '{}'", written(before.port), written(new)));
-                moved.port = new;
+        moved.port = match port_of(written) {
+            None => return say(format!("problem converting port '{written}' to an int")),
+            // Checks would have no port to go to.
+            Some(ServerPort::Offset(_)) if check.enabled && check.port.is_none() => {
+                return say(format!("port '{written}' is relative to the client's: the server's checks need a 'port'"));
             }
-        }
+            Some(port) => port,
+        };
     }
-    if moved != *before {
-        server.endpoint.store(Arc::new(moved));
+    let mut changes = Vec::new();
+    if moved.host != before.host {
+        changes.push(format!("IP changed from '{}' to '{ip}'", host(before.host.as_ref())));
     }
-    say(text)
+    if moved.port != before.port {
+        let written = |port| match port {
+            ServerPort::Fixed(port) => port.to_string(),
+            ServerPort::Offset(offset) => format!("{offset:+}"),
+        };
+        changes.push(format!("port changed from '{}' to '{}'", written(before.port), written(moved.port)));
+    }
+    if changes.is_empty() {
+        return say("nothing changed".into());
+    }
+    server.endpoint.store(Arc::new(moved));
+    say(format!("{} by '{BY}'", changes.join(", ")))
 }
+
 /// `set server B/S check-addr ADDRESS [port PORT]`, and `check-port`.
 fn move_check(server: &Server, address: Option<&str>, port: Option<&str>) -> Answer {
     let refused = |text: String| Answer::say(Severity::Warning, text);

@@ -246,7 +246,7 @@ fn numbered(table: &StickTable, number: u64, now: Millis) -> Option<Arc<Entry>> 
 fn line(table: &StickTable, entry: &Arc<Entry>, now: Millis, out: &mut Vec<u8>) {
     out.extend(format!("{:#x}: key=", number_of(entry)).bytes());
     table.spec.key.write(entry.key(), out);
-    out.extend(format!(" use={} exp={}", entry.trackers(), table.expires_in(entry, now)).bytes());
+    out.extend(format!(" use={} exp={} shard=0", entry.trackers(), table.expires_in(entry, now)).bytes());
     each_value(table, entry, now, |name, period, value| {
         let period = if period > 0 { format!("({period})") } else { String::new() };
         let value = value.as_str().map_or_else(|| value.to_string(), str::to_owned);

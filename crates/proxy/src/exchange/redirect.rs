@@ -23,6 +23,6 @@ pub(super) async fn to_server(live: &mut Live<'_, '_>, server: &Server) -> bool 
         return true;
     }
     live.x.log.termination = Termination(By::Ourselves, During::Connect);
-    respond::send(live, b"", true, 302).await;
+    respond::send(live, b"", false, 302).await;
     true
 }

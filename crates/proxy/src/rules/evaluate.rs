@@ -69,9 +69,7 @@ pub(crate) async fn request(live: &mut Live<'_, '_>, rules: &Rules, inspect: Opt
                         live.x.log.termination = Termination(By::Ourselves, During::Request);
                     }
                 }
-                let unread =
-                    why == Why::Redirect && live.client.request_framing() != Framing::None && !live.x.body_complete;
-                reply(live, &answer, unread).await;
+                reply(live, &answer).await;
                 return Judged::Over;
             }
             Verdict::Reject | Verdict::Close => {
@@ -185,6 +183,7 @@ async fn body_failed(live: &mut Live<'_, '_>, fault: &Fault) -> Judged {
         let by = if matches!(fault, Fault::Memory(_)) { By::Exhaustion } else { By::Client };
         live.x.log.termination = Termination(by, During::Request);
         live.x.log.TR = live.x.times.first_byte.map_or(-1, |first| ms_between(first, live.worker.clock.tick()));
+        live.x.aborted(400);
         live.client.abort();
     }
     Judged::Over
@@ -254,7 +253,7 @@ async fn tarpit(live: &mut Live<'_, '_>) {
 }
 
 /// Sends a response that a rule made.
-pub(crate) async fn reply(live: &mut Live<'_, '_>, reply: &Reply, close: bool) {
+pub(crate) async fn reply(live: &mut Live<'_, '_>, reply: &Reply) {
     let page = match &reply.body {
         ReplyBody::Bytes(bytes) => {
             live.x.response.start(reply.status, penstock_http::Version::Http11);
@@ -275,7 +274,7 @@ pub(crate) async fn reply(live: &mut Live<'_, '_>, reply: &Reply, close: bool) {
     if !matches!(reply.body, ReplyBody::ErrorPage | ReplyBody::Raw(_)) {
         let _ = live.x.response.fields.set(b"content-length", body.len().to_string().as_bytes());
     }
-    respond::send(live, &body, reply.close || close, reply.status).await;
+    respond::send(live, &body, reply.close, reply.status).await;
 }
 
 /// Runs `http-response` or `tcp-response content` rules. If they replace the server's response, theirs has been sent
@@ -303,7 +302,7 @@ pub(crate) async fn response(live: &mut Live<'_, '_>, rules: &Rules, seen: bool,
                 } else {
                     Termination(By::Ourselves, During::Headers)
                 };
-                reply(live, &answer, false).await;
+                reply(live, &answer).await;
                 return Judged::Over;
             }
             // `tcp-response content close`: the client keeps its response and its connection.

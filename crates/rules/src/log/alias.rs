@@ -18,18 +18,16 @@ pub struct AliasSpec {
     pub http: bool,
     /// What the alias writes, in one line of documentation.
     pub doc: &'static str,
-    /// Whether the spaces before and after it are both kept, even if it writes nothing.
-    pub(super) solid: bool,
     /// Writes it.
     pub(super) write: fn(&Context<'_>, Flags, &mut Vec<u8>),
 }
 
 const fn row(name: &'static str, doc: &'static str, write: fn(&Context<'_>, Flags, &mut Vec<u8>)) -> AliasSpec {
-    AliasSpec { name, http: false, doc, solid: false, write }
+    AliasSpec { name, http: false, doc, write }
 }
 
 const fn http(name: &'static str, doc: &'static str, write: fn(&Context<'_>, Flags, &mut Vec<u8>)) -> AliasSpec {
-    AliasSpec { name, http: true, doc, solid: false, write }
+    AliasSpec { name, http: true, doc, write }
 }
 
 /// All aliases. `%o` is not one of them: it sets flags for those that follow.
@@ -45,12 +43,9 @@ pub const ALIASES: &[AliasSpec] = &[
     http("HPO", "The path as received, without the query.", |c, f, out| {
         uri(c, f, out, |line| before_query(path_of(line.target()).unwrap_or_default()));
     }),
-    AliasSpec {
-        solid: true,
-        ..http("HQ", "The query as received, with its `?`.", |c, f, out| {
-            uri(c, f, out, |line| &line.target()[before_query(line.target()).len()..]);
-        })
-    },
+    http("HQ", "The query as received, with its `?`.", |c, f, out| {
+        uri(c, f, out, |line| &line.target()[before_query(line.target()).len()..]);
+    }),
     http("HU", "The target as received.", |c, f, out| uri(c, f, out, |line| line.target())),
     http("HV", "The version as received.", |c, f, out| uri(c, f, out, |line| line.version())),
     row("ID", "The unique-id.", |c, f, out| {

@@ -91,13 +91,10 @@ impl LogFormat {
                 Part::Nothing => {}
                 Part::Alias(spec, flags) => {
                     (spec.write)(ctx, *flags, out);
-                    spaced &= !spec.solid;
                 }
                 Part::Sample(expr, flags) => self.sample(ctx, expr, *flags, out),
             }
-            // As in HAProxy, a query counts even if it is empty.
-            let is_query = || matches!(&node.part, Part::Alias(spec, _) if spec.name == "HQ");
-            spaced &= out.len() == before && !is_query();
+            spaced &= out.len() == before;
         }
     }
 
