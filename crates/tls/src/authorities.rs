@@ -59,13 +59,8 @@ pub(crate) fn revocations(
 }
 
 /// Whether a list has version 1, without a number and reasons; OpenSSL's `ca` writes such lists by default.
-fn is_version_1(der: &[u8]) -> bool {
+pub(crate) fn is_version_1(der: &[u8]) -> bool {
     CertificateRevocationList::from_der(der).is_ok_and(|(_, list)| list.version().is_none_or(|version| version.0 == 0))
-}
-
-/// Whether a list can be decoded and has the version that RFC 5280 defines.
-pub(crate) fn is_version_2(der: &[u8]) -> bool {
-    CertificateRevocationList::from_der(der).is_ok() && !is_version_1(der)
 }
 
 /// A store of trust anchors; certificates that cannot serve as one are reported in a warning.

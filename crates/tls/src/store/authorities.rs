@@ -252,7 +252,7 @@ impl Store {
             None if add => known,
             _ => Authority { kind, certificates: Vec::new(), lists: Vec::new() },
         };
-        read(&mut next, payload).ok_or_else(|| StoreError::new(Refusal::BadInput, "Invalid payload"))?;
+        read(&mut next, payload).map_err(|why| StoreError::new(Refusal::BadInput, why))?;
         *change = Some((name.to_owned(), next));
         Ok(new)
     }
@@ -343,23 +343,27 @@ impl Store {
     }
 }
 
-/// Adds the contents of a payload; `None` if it has nothing of the kind, or something unusable.
-fn read(authority: &mut Authority, payload: &str) -> Option<()> {
-    let found = sections(payload.as_bytes()).ok()?;
+/// Adds the contents of a payload, or says why it cannot be used.
+fn read(authority: &mut Authority, payload: &str) -> Result<(), &'static str> {
+    const INVALID: &str = "Invalid payload";
+    let found = sections(payload.as_bytes()).map_err(|_| INVALID)?;
     match authority.kind {
         AuthorityKind::Ca => {
             let found = certificates(&found);
             let good = !found.is_empty() && found.iter().all(|der| X509Certificate::from_der(der).is_ok());
-            authority.certificates.extend(good.then_some(found)?);
+            authority.certificates.extend(good.then_some(found).ok_or(INVALID)?);
         }
         AuthorityKind::Crl => {
             let lists = found.into_iter().filter(|(kind, _)| *kind == SectionKind::Crl).map(|(_, der)| der);
             let lists: Vec<CertificateRevocationListDer<'static>> = lists.map(Into::into).collect();
-            let good = !lists.is_empty() && lists.iter().all(|der| authorities::is_version_2(der));
-            authority.lists.extend(good.then_some(lists)?);
+            if lists.iter().any(|der| authorities::is_version_1(der)) {
+                return Err("A revocation list of X.509 version 1: RFC 5280 has version 2");
+            }
+            let good = !lists.is_empty() && lists.iter().all(|der| CertificateRevocationList::from_der(der).is_ok());
+            authority.lists.extend(good.then_some(lists).ok_or(INVALID)?);
         }
     }
-    Some(())
+    Ok(())
 }
 
 fn describe_list(der: &CertificateRevocationListDer<'_>) -> Option<RevocationView> {
