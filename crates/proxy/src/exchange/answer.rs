@@ -12,7 +12,7 @@ use super::{
     respond,
     throttle::Throttle,
     timeouts::{Patience, Side},
-    transfer::{Transfer, finish_body, poll_body, skip_body, tunnel},
+    transfer::{Transfer, finish_body, finish_request, poll_body, skip_body, tunnel},
 };
 use crate::{
     exchange::live::Live,
@@ -66,7 +66,8 @@ pub(super) async fn answer(live: &mut Live<'_, '_>, response: Answer<'_>) -> Res
     cookie::to_client(live.x, proxy, worker.clock.unix_s());
     let framing = headers::framing_to_client(live.x, framing);
     let (framing, encoding) = compress::begin(live.conn, live.x, framing);
-    let last = by_rule || headers::closes(live.conn) || !request.done;
+    let reads_on = !request.done && live.client.reads_on();
+    let last = by_rule || headers::closes(live.conn) || !(request.done || reads_on);
     live.client.respond(&mut live.x.response, framing, last && framing != Framing::Tunnel);
     live.x.responded = true;
     live.x.txn.status = Some(live.x.response.status());
@@ -115,6 +116,9 @@ pub(super) async fn answer(live: &mut Live<'_, '_>, response: Answer<'_>) -> Res
         polled
     })
     .await;
+    if reads_on && !request.done && matches!(result, Transfer::Done) {
+        finish_request(live, upstream, &mut request).await;
+    }
     request.give_back(buffers);
     if matches!(result, Transfer::ServerFault | Transfer::Timeout(Side::Server)) {
         let mut rest = response.take_rest();

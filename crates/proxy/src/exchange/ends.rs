@@ -102,6 +102,9 @@ pub(crate) struct End<'a> {
     pub trailers: Option<&'a Fields>,
 }
 
+/// A body that nobody wants and that is longer than this costs more to read than the new connection that reading it saves.
+pub(crate) const SKIPPED_MAX: u64 = 256 * 1024;
+
 /// The client's end of one exchange: its request has been read, its body follows, and the response is sent to it.
 pub(crate) trait Client: Source + Sink {
     /// How the request's body is framed. Called once rules have let the request pass.
@@ -113,6 +116,11 @@ pub(crate) trait Client: Source + Sink {
     /// Queues the final response's head; the client's end sets the framing fields. With `last`, the connection must not
     /// carry another exchange.
     fn respond(&mut self, head: &mut ResponseHead, framing: Framing, last: bool);
+    /// Whether the rest of the request's body, which is on its way, is short enough to be read after the response. Then that need not
+    /// be the connection's last. Called before [`Client::respond`].
+    fn reads_on(&mut self) -> bool {
+        false
+    }
     /// Discards the part that has arrived of a body that will not be read: once the whole request is here, the
     /// connection is free for the next one, although it was answered without its body.
     fn skip_body(&mut self) {}

@@ -2,7 +2,7 @@
 
 use super::{
     caching::Tee,
-    ends::{End, Sink, Source, Upstream},
+    ends::{End, SKIPPED_MAX, Sink, Source, Upstream},
     finish,
     forward::{Broken, Flow, Waits},
     resend::Ended,
@@ -85,18 +85,17 @@ pub(super) fn poll_body(
     patience.poll(cx, &mut live.conn.deadline, live.worker.clock.now(), awaited, moved).map(Transfer::Timeout)
 }
 
-/// A body that is longer than this, or takes longer, costs more to skip than the new connection that skipping saves.
-const SKIPPED_MAX: usize = 256 * 1024;
+/// The same as [`SKIPPED_MAX`], in time.
 const SKIPPING_MAX: Duration = Duration::from_secs(1);
 
 /// A sink that discards up to this many bytes.
-struct Nowhere(usize);
+struct Nowhere(u64);
 
 impl Sink for Nowhere {
     fn poll_send(&mut self, _: &mut Context<'_>, buffer: &mut Buffer, _: Option<End<'_>>) -> Poll<io::Result<()>> {
         let length = buffer.data().len();
         buffer.consume(length);
-        match self.0.checked_sub(length) {
+        match self.0.checked_sub(length as u64) {
             Some(left) => self.0 = left,
             None => return Poll::Ready(Err(io::ErrorKind::FileTooLarge.into())),
         }
@@ -112,6 +111,14 @@ pub(super) async fn skip_body(conn: &mut Conn<'_>, upstream: &mut dyn Upstream) 
     let skipped = poll_fn(|cx| flow.poll(cx, upstream, &mut nowhere, &worker.buffers));
     let _ = in_time(&mut conn.deadline, skipped).await;
     flow.give_back(&worker.buffers);
+}
+
+/// Forwards the rest of a request's body after the response, so that both connections can be used again; if that fails, neither can.
+pub(super) async fn finish_request(live: &mut Live<'_, '_>, upstream: &mut dyn Upstream, request: &mut Flow) {
+    let worker = live.worker;
+    live.conn.deadline.set(worker.clock.now(), Some(SKIPPING_MAX));
+    let rest = poll_fn(|cx| request.poll(cx, live.client, upstream, &worker.buffers));
+    let _ = in_time(&mut live.conn.deadline, rest).await;
 }
 
 pub(super) fn finish_body(live: &mut Live<'_, '_>, server: Option<&Server>, result: Transfer) -> Result<(), Ended> {

@@ -4,7 +4,7 @@ use super::body::{Inbound, Outbound, VERSION, give_if_empty, weight};
 use crate::{
     connection::Conn,
     connection::stream::{Fill, Stream, counted},
-    exchange::ends::{Body, Client, Counts, End, Fault, Sink, Source},
+    exchange::ends::{Body, Client, Counts, End, Fault, SKIPPED_MAX, Sink, Source},
     observe::http_counters::{Protocol, Side, Tally},
     worker::{buffer::Buffer, state::Worker, turn},
 };
@@ -40,15 +40,25 @@ pub(crate) struct Http1Client {
     persistent: bool,
     /// Whether the client waits for `100 Continue`.
     expects_continue: bool,
-    /// Whether the client must notice that its response was cut short.
-    aborted: bool,
-    /// Whether the response says that it is the last, or ends with the connection.
-    closing: bool,
+    /// Whether the rest of the body is read after the response.
+    reads_on: bool,
+    after: After,
     /// Whether the end of the response is the end of the connection.
     ends_with_close: bool,
     /// Whether the connection carries another protocol now.
     tunnel: bool,
     received: u64,
+}
+
+/// What follows the response.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum After {
+    /// Perhaps another request.
+    Request,
+    /// The end of the connection: the response says that it is the last, or ends with the connection.
+    Close,
+    /// An end that the client must notice: its response was cut short.
+    Abort,
 }
 
 /// Why reading ended.
@@ -92,8 +102,8 @@ impl Http1Client {
             request_version: Version::Http11,
             persistent: true,
             expects_continue: false,
-            aborted: false,
-            closing: false,
+            reads_on: false,
+            after: After::Request,
             ends_with_close: false,
             tunnel: false,
             received: 0,
@@ -168,7 +178,7 @@ impl Http1Client {
         self.request_version = head.version();
         self.persistent = connection.persistence(head.version()) == Persistence::KeepAlive;
         self.expects_continue = self.framing != Framing::None && expects_continue(head);
-        (self.closing, self.ends_with_close) = (false, false);
+        (self.after, self.ends_with_close, self.reads_on) = (After::Request, false, false);
         self.sent_before += std::mem::take(&mut self.outbound.sent);
         Ok(())
     }
@@ -190,14 +200,14 @@ impl Http1Client {
     }
     /// Whether the next request can be read: both messages of the last exchange are complete.
     pub fn is_reusable(&self) -> bool {
-        self.persistent && !self.closing && self.inbound.is_ended() && self.outbound.is_idle()
+        self.persistent && self.after == After::Request && self.inbound.is_ended() && self.outbound.is_idle()
     }
 }
 
 impl Http1Client {
     /// Whether the connection has been given up.
     pub fn is_aborted(&self) -> bool {
-        self.aborted
+        self.after == After::Abort
     }
     /// Whether the client may still be sending a body that will not be read.
     pub fn owes_body(&self) -> bool {
@@ -277,9 +287,12 @@ impl Client for Http1Client {
         let chunked = framing == Framing::Chunked;
         self.ends_with_close = matches!(framing, Framing::UntilClose | Framing::Tunnel);
         // The rest of a body that will not be read comes before the next request.
-        self.closing |= last || self.ends_with_close || !self.persistent || !self.inbound.is_ended();
+        let unread = !self.inbound.is_ended() && !self.reads_on;
+        if last || self.ends_with_close || !self.persistent || unread {
+            self.after = self.after.max(After::Close);
+        }
         if framing != Framing::Tunnel {
-            let persistence = if self.closing { Persistence::Close } else { Persistence::KeepAlive };
+            let persistence = if self.after == After::Request { Persistence::KeepAlive } else { Persistence::Close };
             let version = head.version();
             set_connection(&mut head.fields, version, self.request_version, persistence, false);
             if head.status() == 426 && head.fields.has(Known::Upgrade) {
@@ -292,6 +305,12 @@ impl Client for Http1Client {
             }
         }
         self.outbound.start(&self.worker.buffers, chunked, |out| head.write_to(out));
+    }
+    fn reads_on(&mut self) -> bool {
+        // A client that waits for `100 Continue` may send the body or not (RFC 9110 section 10.1.1).
+        let is_short = matches!(self.framing, Framing::Length(length) if length <= SKIPPED_MAX);
+        self.reads_on = is_short && self.persistent && !self.expects_continue;
+        self.reads_on
     }
     fn skip_body(&mut self) {
         self.received += self.inbound.skip(&mut self.input, &self.worker.buffers);
@@ -307,14 +326,14 @@ impl Client for Http1Client {
         Poll::Pending
     }
     fn close(&mut self) {
-        self.closing = true;
+        self.after = self.after.max(After::Close);
     }
     fn vanish(&mut self) {
-        (self.closing, self.aborted) = (true, true);
+        self.after = After::Abort;
         self.stream.socket().vanish_on_close();
     }
     fn abort(&mut self) {
-        (self.closing, self.aborted) = (true, true);
+        self.after = After::Abort;
         if self.ends_with_close {
             // The message has neither a length nor a last chunk that could be missed: only a reset shows the error.
             self.stream.socket().reset_on_close();
@@ -325,7 +344,8 @@ impl Client for Http1Client {
     }
     fn tunnel(&mut self) {
         self.inbound = Inbound::UntilClose;
-        (self.closing, self.ends_with_close, self.tunnel) = (true, true, true);
+        self.after = self.after.max(After::Close);
+        (self.ends_with_close, self.tunnel) = (true, true);
     }
 }
 
