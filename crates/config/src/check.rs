@@ -5,6 +5,7 @@ use crate::{
     diagnostic::Diagnostics,
     model::{Balance, BalanceKey, CheckKind, Config, LogFormat, Mode, Proxy, Server, ServerHost, ServerPort, Verify},
     proxy::Draft,
+    ring,
     span::{Line, Span, Spanned, Word},
     surroundings::Surroundings,
     units::suggestion,
@@ -150,6 +151,7 @@ pub(crate) fn references(config: &Config, diagnostics: &mut Diagnostics) {
     guids(config, diagnostics);
     listeners(config, diagnostics);
     chains(config, diagnostics);
+    ring::references(config, diagnostics);
     for proxy in config.proxies.iter().filter(|p| !p.disabled) {
         unlogged(config, proxy, diagnostics);
         cache::references(config, proxy, diagnostics);
@@ -332,6 +334,10 @@ fn servers(config: &Config, names: &Names<'_>, proxy: &Proxy, diagnostics: &mut 
             diagnostics
                 .error(server.span, format!("server '{}' has the same 'id' as '{}'", server.name, first.name))
                 .hint(format!("the first one is at line {}", first.span.line));
+        }
+        if settings.log_proto.is_some() {
+            diagnostics
+                .notice(server.span, "'log-proto' has no effect here: only the servers of a 'ring' receive logs");
         }
         // The servers of one template share their errors.
         if server.template.is_some() && reported == Some(server.span) {

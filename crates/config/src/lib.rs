@@ -26,6 +26,7 @@ mod peers;
 mod proxy;
 mod reading;
 mod render;
+mod ring;
 mod sections;
 mod server;
 mod span;

@@ -3,7 +3,7 @@
 use crate::{
     bind, cache, chain, global,
     keyword::{Arity, Keyword, Places, Support, Table},
-    others, peers, proxy, server, spoe,
+    others, peers, proxy, ring, server, spoe,
 };
 use std::{fmt::Write, sync::OnceLock};
 
@@ -53,6 +53,7 @@ fn collect() -> Vec<Entry> {
     add(&mut all, &others::CRT_STORE);
     add(&mut all, &others::HTTP_ERRORS);
     add(&mut all, &cache::TABLE);
+    add(&mut all, &ring::TABLE);
     for table in others::OTHERS {
         add(&mut all, table);
     }

@@ -265,22 +265,6 @@ pub(crate) fn end_program(program: ExternalProgram, around: &mut Surroundings) -
     Some(program)
 }
 
-static RING: Table<()> = Table::new(
-    "ring",
-    &[&[
-        refused("description", "Free text"),
-        refused("format", "Format of the ring's lines"),
-        refused("maxlen", "Longest line in the ring"),
-        refused("size", "Size of the ring, in bytes"),
-        refused("server", "Log server to which the ring's lines are sent"),
-        refused("default-server", "Default settings of the ring's servers"),
-        refused("timeout connect", "Connect timeout of the ring's server"),
-        refused("timeout server", "Longest inactivity of the ring's server"),
-        refused("backing-file", "File that keeps the ring across restarts"),
-        refused("log-forward", "Log lines that fill the ring"),
-    ]],
-);
-
 static LOG_FORWARD: Table<()> = Table::new(
     "log-forward",
     &[&[
@@ -334,7 +318,7 @@ static ACME: Table<()> = Table::new(
 );
 
 /// The tables of sections without effect.
-pub(crate) static OTHERS: &[&Table<()>] = &[&MAILERS, &TRACES, &RING, &LOG_FORWARD, &FCGI_APP, &LOG_PROFILE, &ACME];
+pub(crate) static OTHERS: &[&Table<()>] = &[&MAILERS, &TRACES, &LOG_FORWARD, &FCGI_APP, &LOG_PROFILE, &ACME];
 
 /// A section that is not applied: read with a notice, or refused as a whole.
 pub(crate) fn begin(kind: &str, span: Span, around: &mut Surroundings) -> Parsed<Section> {
@@ -343,7 +327,6 @@ pub(crate) fn begin(kind: &str, span: Span, around: &mut Surroundings) -> Parsed
             let table = OTHERS.iter().find(|t| t.section == kind);
             return table.map(|t| Section::Other(t)).ok_or(Reported);
         }
-        "ring" => ("logs are not kept in rings", "log to a syslog server, stdout or stderr"),
         "log-forward" => ("syslog is not forwarded", "use a syslog server"),
         "fcgi-app" => ("FastCGI is not spoken", "put a web server in between"),
         "log-profile" => ("log profiles are not supported", "use 'log-format' in the proxies"),

@@ -129,7 +129,7 @@ fn peer(draft: &mut PeersDraft, args: &mut Args<'_>, is_peer: bool) -> Parsed {
     let mut address = None;
     if is_peer || !is_local {
         if let Some(word) = args.take() {
-            address = Some(address_of(args, word)?);
+            address = Some(tcp_address(args, word, "peers")?);
         } else {
             args.diagnostics()
                 .warning(name.span, format!("the peer '{}' has no address: it is not connected to", name.text))
@@ -161,17 +161,17 @@ fn peer(draft: &mut PeersDraft, args: &mut Args<'_>, is_peer: bool) -> Parsed {
     Ok(())
 }
 
-/// An address of a peer: an IP address or a name, and a port.
-fn address_of(args: &mut Args<'_>, word: &Word) -> Parsed<(ServerHost, u16)> {
+/// An address that is connected to over TCP: an IP address or a name, and a port. `whose` names what has it.
+pub(crate) fn tcp_address(args: &mut Args<'_>, word: &Word, whose: &str) -> Parsed<(ServerHost, u16)> {
     match address::server(args, word)? {
         (host @ (ServerHost::Ip(_) | ServerHost::Name(_)), ServerPort::Fixed(port)) => Ok((host, port)),
         (ServerHost::Unix(_) | ServerHost::Abstract(_), _) => args.wrong(
             word,
-            "peers are connected to over TCP",
+            format!("{whose} are connected to over TCP"),
             "give an address and a port, for instance 192.0.2.2:1024",
         ),
         _ => {
-            let message = format!("'{}' is not a peer's address: the port is missing", word.text);
+            let message = format!("'{}' is not an address of {whose}: the port is missing", word.text);
             args.wrong(word, message, "for instance 192.0.2.2:1024")
         }
     }
@@ -185,14 +185,14 @@ fn mixed(args: &mut Args<'_>, other: Option<Span>) -> Parsed {
 }
 
 /// The settings that matter for a peer: those of TLS, apart from names that depend on requests.
-fn meant_for_peers() -> &'static [&'static str] {
+pub(crate) fn meant_for_peers() -> &'static [&'static str] {
     static NAMES: std::sync::OnceLock<Vec<&'static str>> = std::sync::OnceLock::new();
     let depends = |name: &str| matches!(name, "sni" | "alpn" | "no-alpn");
     NAMES.get_or_init(|| server::TLS.iter().map(|entry| entry.name).filter(|name| !depends(name)).collect())
 }
 
 /// Says which settings mean nothing between peers.
-fn without_effect<T>(
+pub(crate) fn without_effect<T>(
     table: &'static Table<T>,
     words: &[Word],
     meant: &[&'static str],

@@ -9,12 +9,13 @@ use crate::{
     keyword::{Places, Table},
     model::{
         Bind, CacheSection, Config, CrtStore, ErrorFile, ExternalProgram, Global, Mode, Peers, Proxy, ProxyKind,
-        Resolvers, ServiceChain, Userlist,
+        Resolvers, Ring, ServiceChain, Userlist,
     },
     name::valid_name,
     others,
     peers::{self, PeersDraft},
     proxy::{self, Draft, HttpErrors},
+    ring,
     span::{Span, Word},
     surroundings::Surroundings,
 };
@@ -92,6 +93,7 @@ pub(crate) enum Section {
     HttpErrors(HttpErrors),
     Cache(CacheSection),
     ServiceChain(ServiceChain),
+    Ring(Box<Ring>),
     Program(Box<ExternalProgram>),
     /// A section whose keywords are known and checked, but have no effect.
     Other(&'static Table<()>),
@@ -108,6 +110,7 @@ pub(crate) struct Sections {
     http_errors: Vec<HttpErrors>,
     caches: Vec<CacheSection>,
     programs: Vec<ExternalProgram>,
+    rings: Vec<Ring>,
     chains: Vec<ServiceChain>,
     drafts: Vec<Draft>,
     /// `defaults` sections, named or not; a proxy without `from` inherits from the last one.
@@ -128,6 +131,7 @@ impl Sections {
             http_errors: Vec::new(),
             caches: Vec::new(),
             programs: Vec::new(),
+            rings: Vec::new(),
             chains: Vec::new(),
             drafts: Vec::new(),
             defaults: Vec::new(),
@@ -197,6 +201,10 @@ impl Sections {
             }
             "service-chain" => Section::ServiceChain(ServiceChain { name, span, steps: Vec::new() }),
             "http-errors" => Section::HttpErrors(HttpErrors { name, files: Vec::new() }),
+            "ring" => {
+                ring::name(&words[1], around)?;
+                Section::Ring(Box::new(Ring::new(name, self.global.tune.bufsize as u64, span)))
+            }
             "cache" => Section::Cache(CacheSection::new(name, span)),
             "program" => Section::Program(Box::new(ExternalProgram {
                 name,
@@ -365,6 +373,7 @@ impl Sections {
             Section::HttpErrors(errors) => dispatch(&others::HTTP_ERRORS, errors, words, around, |_, _, _, _| Ok(None)),
             Section::Cache(cache) => dispatch(&cache::TABLE, cache, words, around, |_, _, _, _| Ok(None)),
             Section::ServiceChain(chain) => dispatch(&chain::TABLE, chain, words, around, |_, _, _, _| Ok(None)),
+            Section::Ring(ring) => dispatch(&ring::TABLE, ring.as_mut(), words, around, |_, _, _, _| Ok(None)),
             Section::Program(program) => {
                 dispatch(&others::PROGRAM, program.as_mut(), words, around, |_, _, _, _| Ok(None))
             }
@@ -403,6 +412,10 @@ impl Sections {
                 let _ = chain::end(&chain, around);
                 self.chains.push(chain);
             }
+            Section::Ring(ring) => {
+                ring::end(&ring, around);
+                self.rings.push(*ring);
+            }
             Section::Program(program) => self.programs.extend(others::end_program(*program, around)),
             Section::None | Section::Skipped | Section::Global | Section::Other(_) => {}
         }
@@ -434,6 +447,7 @@ impl Sections {
             http_errors,
             caches: std::mem::take(&mut self.caches),
             programs: std::mem::take(&mut self.programs),
+            rings: std::mem::take(&mut self.rings),
             service_chains: std::mem::take(&mut self.chains),
             global: std::mem::take(&mut self.global),
             proxies: proxies.into(),

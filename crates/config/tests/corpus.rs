@@ -27,12 +27,10 @@ const INTENDED: &[(&str, bool, &str)] = &[
     ("peers-same-table", false, "two tables of one name are a mistake; HAProxy keeps one of them"),
     ("peers-unix", false, "peers are connected to over TCP"),
     ("peers-without-port", false, "HAProxy connects to port 0, in vain"),
-    ("ring-section", false, "logs are not kept in rings"),
     ("log-forward-section", false, "syslog is not forwarded"),
     ("fcgi-app-section", false, "FastCGI is not spoken"),
     ("socks4", false, "SOCKS proxies are not spoken to"),
     ("resolvers-over-tcp", false, "name servers are asked over UDP only"),
-    ("log-over-tcp", false, "logs are not sent over TCP"),
 ];
 
 fn corpus() -> PathBuf {

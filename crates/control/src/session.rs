@@ -171,6 +171,15 @@ impl Session {
         taken
     }
 
+    /// Drops everything that has been received and not been carried out; returns whether there was anything.
+    pub fn drop_input(&mut self) -> bool {
+        let some = !self.commands.is_empty() || self.input.len() > 0;
+        self.commands.clear();
+        self.payload_end = None;
+        self.input = Input::default();
+        some
+    }
+
     /// Records that the client has finished sending.
     pub fn end_input(&mut self) {
         self.input_ended = true;

@@ -414,7 +414,10 @@ fn obey(
             }
         }
         if handle.is_finished() {
-            let finished = *finished.get_or_insert_with(Instant::now);
+            let finished = *finished.get_or_insert_with(|| {
+                handle.end_logs();
+                Instant::now()
+            });
             let is_answering = control.as_ref().is_some_and(Control::is_answering);
             if is_answering && !cut && finished.elapsed() < ANSWERS_MAX {
                 continue;

@@ -4,6 +4,7 @@ pub(crate) mod close;
 pub(crate) mod socket;
 pub(crate) mod stream;
 pub(crate) mod timer;
+pub(crate) mod wire;
 
 use crate::{
     exchange::state::{Exchange, ms_between},

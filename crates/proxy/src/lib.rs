@@ -28,6 +28,7 @@ mod tcp;
 mod worker;
 
 pub use accept::listener::{Inherited, ListenError, Listener, Listeners};
+pub use log::ring;
 pub use observe::{
     captures::BadMessage,
     counter_file::{Before, Predecessor},

@@ -4,23 +4,32 @@
 
 pub(crate) mod debug;
 mod header;
+mod receiver;
+pub mod ring;
 mod target;
 
 use header::Clock;
 use penstock_config::{
-    Config,
-    model::{LogTarget, PerProxy, ProxyId},
+    Config, Diagnostics,
+    model::{LogTarget, PerProxy, ProxyId, Ring},
 };
+use penstock_tls::Store;
+use receiver::Receiver;
+use ring::Sink;
 use std::{
     cell::{Cell, RefCell},
     future::{Future, poll_fn},
     pin::pin,
-    sync::{Arc, atomic::Ordering},
+    sync::{Arc, Mutex, PoisonError, atomic::Ordering},
     task::{Poll, Waker},
+    thread::JoinHandle,
     time::Duration,
 };
 pub(crate) use target::Target;
-use tokio::time::{Instant, sleep};
+use tokio::{
+    sync::watch,
+    time::{Instant, sleep},
+};
 
 /// Severities of syslog, as used by a log target's `level`.
 pub(crate) mod severity {
@@ -46,17 +55,27 @@ pub(crate) struct LogTargets {
     tag: Vec<u8>,
     hostname: Option<Vec<u8>>,
     pid: u32,
+    /// The built-in ring, and those of the configuration.
+    rings: Vec<Arc<Sink>>,
+    /// The servers of all rings.
+    receivers: Vec<Receiver>,
+    /// Whether there will be no more lines.
+    over: watch::Sender<bool>,
+    /// The thread that speaks with the rings' servers.
+    delivering: Mutex<Option<JoinHandle<()>>>,
 }
 
 impl LogTargets {
-    /// Prepares the targets of `config`.
-    pub fn new(config: &Config) -> Self {
+    /// Prepares the targets of `config`; `None` if that has errors, which are added to `diagnostics`.
+    pub fn build(config: &Config, certificates: &Store, diagnostics: &mut Diagnostics) -> Option<Self> {
+        let rings: Vec<_> = [Ring::built_in()].iter().chain(&config.rings).map(Sink::new).collect();
+        let receivers = Receiver::all(config, &rings, certificates, diagnostics)?;
         let mut targets = Vec::new();
         let mut add = |lines: &[LogTarget]| -> Vec<usize> {
             lines
                 .iter()
                 .map(|line| {
-                    targets.push(Arc::new(Target::new(line)));
+                    targets.push(Arc::new(Target::new(line, &rings)));
                     targets.len() - 1
                 })
                 .collect()
@@ -74,7 +93,7 @@ impl LogTargets {
             Some(name) => name.clone().into_bytes(),
             None => rustix::system::uname().nodename().to_bytes().to_vec(),
         });
-        LogTargets {
+        Some(LogTargets {
             targets,
             of_proxy,
             of_agent,
@@ -83,11 +102,44 @@ impl LogTargets {
             tag: config.global.log_tag.clone().unwrap_or_else(program_name).into_bytes(),
             hostname,
             pid: std::process::id(),
-        }
+            rings,
+            receivers,
+            over: watch::Sender::new(false),
+            delivering: Mutex::default(),
+        })
     }
     /// Whether the proxy logs at all; if not, its lines need not be formatted.
     pub fn logs(&self, proxy: ProxyId) -> bool {
         !self.of_proxy[proxy].is_empty()
+    }
+    /// The rings, the built-in one first.
+    pub fn rings(&self) -> &[Arc<Sink>] {
+        &self.rings
+    }
+    /// How many lines for a descriptor were lost because nobody read them in time.
+    pub fn dropped_by(&self, descriptor: i32) -> u64 {
+        let to_it = self.targets.iter().filter(|target| target.descriptor() == Some(descriptor));
+        to_it.map(|target| target.dropped.load(Ordering::Relaxed)).sum()
+    }
+    /// The servers of all rings.
+    pub fn receivers(&self) -> &[Receiver] {
+        &self.receivers
+    }
+    /// Whether there will be no more lines.
+    pub fn over(&self) -> watch::Receiver<bool> {
+        self.over.subscribe()
+    }
+    /// Notes the thread that [`LogTargets::end`] waits for.
+    pub fn delivered_by(&self, thread: JoinHandle<()>) {
+        *self.delivering.lock().unwrap_or_else(PoisonError::into_inner) = Some(thread);
+    }
+    /// Says that there will be no more lines, and lets the rings' servers receive the last ones, within a second.
+    pub fn end(&self) {
+        self.rings.iter().for_each(|ring| ring.close());
+        self.over.send_replace(true);
+        let thread = self.delivering.lock().unwrap_or_else(PoisonError::into_inner).take();
+        // The panic hook has reported it already.
+        let _ = thread.map(JoinHandle::join);
     }
     /// How many lines were lost because a target could not take them.
     pub fn dropped(&self) -> u64 {

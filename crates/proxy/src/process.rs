@@ -10,6 +10,7 @@ pub(crate) mod handle;
 pub mod handover;
 mod letter_case;
 pub(crate) mod lists;
+mod log_threads;
 pub(crate) mod machine;
 pub(crate) mod membership;
 pub(crate) mod memory;

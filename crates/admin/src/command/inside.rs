@@ -1,6 +1,6 @@
 //! Commands that show the inside of the process: workers, descriptors, libraries, name servers, the crypto engine, variables.
 
-use super::{Answer, Executor, Piece, caches, peers};
+use super::{Answer, Executor, Piece, caches, events, peers};
 use penstock_config::{Line, Span, Word};
 use penstock_control::Inside;
 use penstock_engine::{Class, ClassCounters};
@@ -16,6 +16,9 @@ impl Executor {
             Inside::Tasks { json } => Answer::data(tasks(&self.handle.worker_views(), json)),
             Inside::Caches { json } => caches::show(&self.handle, json),
             Inside::Descriptors { number, json } => descriptors(number, json),
+            Inside::Events { sink, wait, only_new, json } => {
+                events::show(&self.handle, sink.as_deref(), wait, only_new, json)
+            }
             Inside::Libraries { json } => libraries(json),
             Inside::Peers { section, dictionary, json } => peers::show(&self.handle, section, dictionary, json),
             Inside::Resolvers { name, json } => resolvers(&self.handle, name.as_deref(), json),

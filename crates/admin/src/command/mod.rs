@@ -7,6 +7,7 @@
 mod answer;
 mod caches;
 mod certificates;
+mod events;
 mod frontends;
 mod info;
 mod inside;

@@ -1,7 +1,8 @@
 //! Where log lines go.
 
-use crate::span::Span;
-use std::path::PathBuf;
+use super::{ServerHost, ServerSettings};
+use crate::span::{Span, Spanned};
+use std::{path::PathBuf, time::Duration};
 
 /// `log TARGET [len N] [format F] [sample R:S] FACILITY [LEVEL [MINLEVEL]]`.
 #[derive(Clone, Debug)]
@@ -33,6 +34,8 @@ pub enum LogAddress {
     Unix(PathBuf),
     /// `fd@N`; `stdout` is 1, `stderr` is 2.
     Fd(i32),
+    /// `ring@NAME`: a [`Ring`], or [`Ring::BUILT_IN`].
+    Ring(String),
 }
 
 /// `format` of a log target.
@@ -49,4 +52,89 @@ pub enum LogTransport {
     Timed,
     Iso,
     Raw,
+}
+
+/// `ring`: the newest lines in memory, which operators read and servers receive.
+#[derive(Clone, Debug)]
+pub struct Ring {
+    /// The section's name.
+    pub name: String,
+    /// `description`, or the name.
+    pub description: String,
+    /// `format`, which counts instead of that of `log` lines.
+    pub format: LogTransport,
+    /// `maxlen`: the longest line, in bytes; anything longer is cut.
+    pub maxlen: Option<Spanned<u64>>,
+    /// `size`: the memory for lines, in bytes.
+    pub size: u64,
+    /// `timeout connect`.
+    pub connect: Option<Duration>,
+    /// `timeout server`: how long a server may take nothing.
+    pub server: Option<Duration>,
+    /// `server`: each receives every line, over TCP.
+    pub servers: Vec<RingServer>,
+    /// Where the section is in the configuration.
+    pub span: Span,
+}
+
+/// A `server` line of a `ring`.
+#[derive(Clone, Debug)]
+pub struct RingServer {
+    /// The server's name.
+    pub name: String,
+    /// Where its line is in the configuration.
+    pub span: Span,
+    /// Its IP address or name.
+    pub host: ServerHost,
+    /// Its port.
+    pub port: u16,
+    /// The settings of a server, of which `log-proto` and those of TLS matter.
+    pub settings: ServerSettings,
+}
+
+/// `log-proto`: how lines are told apart on a connection (RFC 6587).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LogProto {
+    /// Each line ends with a line feed.
+    #[default]
+    Legacy,
+    /// Each line follows its length and a blank.
+    OctetCount,
+}
+
+impl Ring {
+    /// The name of the ring that is always there.
+    pub const BUILT_IN: &str = "buf0";
+    /// Bytes that a ring needs for a line besides those of the line itself.
+    pub const LINE_OVERHEAD: u64 = 4;
+
+    /// A section with HAProxy's defaults; `size` is that of a buffer.
+    pub fn new(name: String, size: u64, span: Span) -> Ring {
+        Ring {
+            description: name.clone(),
+            name,
+            format: LogTransport::Raw,
+            maxlen: None,
+            size,
+            connect: None,
+            server: None,
+            servers: Vec::new(),
+            span,
+        }
+    }
+
+    /// The ring that is always there: 1 MiB, as in HAProxy.
+    pub fn built_in() -> Ring {
+        Ring {
+            description: "in-memory ring buffer".into(),
+            format: LogTransport::Timed,
+            ..Ring::new(Ring::BUILT_IN.into(), 1 << 20, Span::default())
+        }
+    }
+
+    /// The longest line that the ring stores.
+    pub fn line_max(&self) -> u64 {
+        let room = self.size.saturating_sub(Ring::LINE_OVERHEAD);
+        self.maxlen.as_ref().map_or(room, |maxlen| maxlen.value.min(room))
+    }
 }

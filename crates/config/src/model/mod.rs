@@ -60,6 +60,8 @@ pub struct Config {
     pub service_chains: Vec<ServiceChain>,
     /// The engines of `filter spoe`, in the order of their filters.
     pub spoe: Vec<SpoeEngine>,
+    /// `ring` sections.
+    pub rings: Vec<Ring>,
     /// `program` sections.
     pub programs: Vec<ExternalProgram>,
     /// `http-errors` sections by name, each with its files by status.

@@ -1,7 +1,7 @@
 //! Servers: `server` (manual section 5.2).
 
 use crate::{
-    model::ServerTls,
+    model::{LogProto, ServerTls},
     span::{Line, Span, Spanned, Word},
 };
 use std::{net::IpAddr, path::PathBuf, time::Duration};
@@ -78,6 +78,8 @@ pub struct ServerSettings {
     pub minconn: u32,
     /// `maxqueue`; 0 for no limit.
     pub maxqueue: u32,
+    /// `log-proto`, which matters in a `ring`.
+    pub log_proto: Option<LogProto>,
     /// `slowstart`.
     pub slowstart: Option<Duration>,
     /// `cookie`.
@@ -172,6 +174,7 @@ impl Default for ServerSettings {
             maxconn: 0,
             minconn: 0,
             maxqueue: 0,
+            log_proto: None,
             slowstart: None,
             cookie: None,
             id: None,

@@ -99,7 +99,7 @@ pub(crate) fn target(args: &mut Args<'_>) -> Parsed<LogTarget> {
         if args.take_if("len") {
             target.len = args.number("a length", 80..=65535)?;
         } else if args.take_if("format") {
-            target.format = args.choice("a log format", TRANSPORTS)?;
+            target.format = format(args)?;
         } else if args.take_if("sample") {
             target.sample = Some(sample(args)?);
         } else if args.take_if("profile") {
@@ -118,6 +118,11 @@ pub(crate) fn target(args: &mut Args<'_>) -> Parsed<LogTarget> {
     }
     args.unexpected(&[])?;
     Ok(target)
+}
+
+/// Parses the name of a format.
+pub(crate) fn format(args: &mut Args<'_>) -> Parsed<LogTransport> {
+    args.choice("a log format", TRANSPORTS)
 }
 
 fn position(args: &mut Args<'_>, what: &str, names: &[&str]) -> Parsed<u8> {
@@ -162,9 +167,7 @@ fn address(args: &mut Args<'_>, word: &Word) -> Parsed<LogAddress> {
             return Ok(LogAddress::Fd(args.number_in(word, number, "a file descriptor", 0..=i32::MAX)?));
         }
         Some(("unix" | "uxdg", path)) => return Ok(LogAddress::Unix(PathBuf::from(path))),
-        Some(("ring", _)) => {
-            return args.wrong(word, "logs are not kept in rings", "log to a syslog server, stdout or stderr");
-        }
+        Some(("ring", name)) => return Ok(LogAddress::Ring(name.to_owned())),
         Some(("backend", _)) => {
             return args.wrong(word, "logs cannot be sent to a backend", "give the address of a syslog server");
         }
@@ -172,7 +175,7 @@ fn address(args: &mut Args<'_>, word: &Word) -> Parsed<LogAddress> {
             return args.wrong(
                 word,
                 "logs cannot be sent over a stream",
-                "give the address of a UDP syslog server, a unix socket, stdout or stderr",
+                "log to 'ring@NAME', and give that ring a 'server'",
             );
         }
         _ => {}

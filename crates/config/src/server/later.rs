@@ -1,8 +1,10 @@
-//! Words of `server` lines that are read without effect or refused: some will be implemented later, others never.
+//! Words of `server` lines that matter in other sections, are read without effect, or are refused: some will be implemented later,
+//! others never.
 
 use super::Entry;
 use crate::{
     keyword::{NONE, ONE},
+    model::LogProto,
     tls,
 };
 
@@ -14,8 +16,12 @@ pub(super) const KEYWORDS: &[Entry] = &[
         "Makes 'maxconn' count connections, not requests",
         "connections are counted",
     ),
-    Entry::accepted("log-proto", ONE, "Framing of lines to a log server", "logs go out over UDP and unix sockets"),
-    Entry::accepted("log-bufsize", ONE, "Buffer for lines to a log server", "logs go out over UDP and unix sockets"),
+    Entry::new("log-proto", ONE, "Framing of the lines that a ring sends: 'legacy' or 'octet-count'", |s, a| {
+        let known = &[("legacy", LogProto::Legacy), ("octet-count", LogProto::OctetCount)];
+        s.log_proto = Some(a.choice("a framing", known)?);
+        Ok(())
+    }),
+    Entry::accepted("log-bufsize", ONE, "Buffer for lines to a log server", "a ring keeps its lines"),
     Entry::accepted("shard", ONE, "Share of the keys that a peer receives", "every peer gets every key"),
     Entry::accepted("check-reuse-pool", NONE, "Lets health checks use idle connections", "each check opens its own"),
     Entry::accepted(

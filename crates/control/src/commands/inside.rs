@@ -25,6 +25,17 @@ pub enum Inside {
         /// Whether the answer is JSON.
         json: bool,
     },
+    /// Shows the rings, or the lines of one.
+    Events {
+        /// The ring; `None` for a list.
+        sink: Option<String>,
+        /// Continues with lines that are written later, until the client sends something.
+        wait: bool,
+        /// Leaves out the lines that are there.
+        only_new: bool,
+        /// Whether the list is JSON.
+        json: bool,
+    },
     /// Shows the open descriptors, or one of them.
     Descriptors {
         /// The descriptor's number; `None` for all.
@@ -125,9 +136,7 @@ pub(crate) const ENTRIES: &[Entry<Inside>] = &[
     Entry::new("show engine", "show engine", "show what computes handshakes: its queue, batches and fills", |args| {
         Ok(Inside::Engine { json: args.take("json") })
     }),
-    Entry::new("show events", "show events [<sink>] [-w] [-n]", "show event sink state: refused", |_| {
-        Err(Refusal::new("There are no event sinks: events go to the log, as 'log' in the global section says."))
-    }),
+    Entry::new("show events", "show events [<sink>] [-w] [-n]", "show event sink state", events),
     Entry::new("show fd", "show fd [num]", "dump list of file descriptors in use or a specific one", |args| {
         let json = args.take_anywhere("json");
         let number = args.word().map(|word| word.parse().unwrap_or(0));
@@ -204,6 +213,21 @@ fn made_up(args: &mut Args, with_key: bool) -> Result<Inside, Refusal> {
         args.require("String value expected.")?;
     }
     Ok(Inside::DynamicCookie(backend))
+}
+
+fn events(args: &mut Args) -> Result<Inside, Refusal> {
+    let json = args.take("json");
+    let sink = args.word();
+    let (mut wait, mut only_new) = (false, false);
+    while let Some(word) = args.word() {
+        match word.as_str() {
+            "-w" => wait = true,
+            "-n" => only_new = true,
+            "-wn" | "-nw" => (wait, only_new) = (true, true),
+            _ => return Err(Refusal::new("unknown option")),
+        }
+    }
+    Ok(Inside::Events { sink, wait, only_new, json })
 }
 
 fn set_var(args: &mut Args) -> Result<Inside, Refusal> {

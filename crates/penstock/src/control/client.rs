@@ -5,7 +5,7 @@ use penstock_admin::{
     command::Piece,
     kept::{Given, KeptChanges},
 };
-use penstock_control::{Certificates, Command, Process, Request, Session, Severity, Step};
+use penstock_control::{Certificates, Command, Inside, Process, Request, Session, Severity, Step};
 use penstock_proxy::handover;
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
@@ -123,6 +123,15 @@ impl Stream {
         }
     }
 
+    /// Waits until something comes, or nothing more will, and drops it.
+    async fn dropped_input(&self) {
+        let _ = match self {
+            Stream::Unix(stream) => stream.readable().await,
+            Stream::Tcp(stream) => stream.readable().await,
+        };
+        let _ = recv(self.fd(), &mut [0; 4096][..], RecvFlags::DONTWAIT);
+    }
+
     fn fd(&self) -> BorrowedFd<'_> {
         match self {
             Stream::Unix(stream) => stream.as_fd(),
@@ -215,12 +224,17 @@ async fn answer(
     }
     let kept =
         keeps.is_some().then(|| (request.command.clone(), Given { words: request.words, payload: request.payload }));
+    let follows = matches!(request.command, Command::Inside(Inside::Events { wait: true, .. }));
+    let stopped = follows && session.drop_input();
     let mut refused = false;
     let mut answer = hub.executor.execute(request.command, request.level);
     let ended = loop {
         let piece = tokio::select! {
             biased;
             piece = answer.next() => piece,
+            // Whatever the client sends ends what would go on for ever, and so does its having sent everything.
+            () = std::future::ready(()), if stopped => break Ok(()),
+            () = client.stream.dropped_input(), if follows => break Ok(()),
             () = tokio::time::sleep(LOOK) => {
                 // The available part of a slow answer is shown. A client that reads nothing must not keep the file locked.
                 let sent = if keeper.is_some() { Ok(()) } else { send(&mut client.stream, session, 0).await };
@@ -242,7 +256,8 @@ async fn answer(
             Piece::Data(data) => session.write(&data),
         }
         // A search that finds nothing produces many empty pieces.
-        let sent = if keeper.is_some() { Ok(()) } else { send(&mut client.stream, session, GATHERED).await };
+        let gathered = if follows { 0 } else { GATHERED };
+        let sent = if keeper.is_some() { Ok(()) } else { send(&mut client.stream, session, gathered).await };
         if sent.is_err() || client.stream.is_gone() {
             break Err(Gone::Left);
         }

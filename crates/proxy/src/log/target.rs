@@ -1,6 +1,6 @@
-//! Log targets: UDP, a unix datagram socket, a descriptor.
+//! Log targets: UDP, a unix datagram socket, a descriptor, a ring.
 
-use super::header::Line;
+use super::{header::Line, ring::Sink};
 use penstock_config::model::{LogAddress, LogTarget};
 use rustix::{
     fs::{OFlags, fcntl_getfl, fcntl_setfl},
@@ -30,7 +30,8 @@ pub(crate) struct Target {
 enum Address {
     Datagram(SocketAddrAny, Option<OwnedFd>),
     Stream(Option<Stream>),
-    /// `ring@`: nothing here reads it.
+    Ring(Arc<Sink>),
+    /// An address that does not resolve: its lines are lost.
     Nowhere,
 }
 
@@ -41,7 +42,8 @@ struct Stream {
 }
 
 impl Target {
-    pub fn new(line: &LogTarget) -> Self {
+    pub fn new(line: &LogTarget, rings: &[Arc<Sink>]) -> Self {
+        let mut line = line.clone();
         let address = match &line.address {
             LogAddress::Udp(host, port) => {
                 match (host.as_str(), *port).to_socket_addrs().ok().and_then(|mut a| a.next()) {
@@ -57,13 +59,27 @@ impl Target {
                 Err(_) => Address::Nowhere,
             },
             LogAddress::Fd(number) => Address::Stream(Stream::new(*number)),
+            LogAddress::Ring(name) => match rings.iter().find(|ring| ring.name == *name) {
+                Some(ring) => {
+                    line.format = ring.format;
+                    Address::Ring(ring.clone())
+                }
+                None => Address::Nowhere,
+            },
         };
         Target {
             parts: AtomicBool::new(matches!(line.address, LogAddress::Udp(..))),
             address,
-            line: line.clone(),
             sample: line.sample.as_deref().and_then(Sample::parse),
+            line,
             dropped: AtomicU64::new(0),
+        }
+    }
+    /// The number of a stream's descriptor.
+    pub fn descriptor(&self) -> Option<i32> {
+        match self.line.address {
+            LogAddress::Fd(number) => Some(number),
+            _ => None,
         }
     }
     /// The severity with which a line of `severity` is sent, or `None` if the target does not want it.
@@ -170,6 +186,10 @@ impl Outlet {
         let lost = match &self.target.address {
             Address::Datagram(address, Some(socket)) => self.send_datagrams(address, socket),
             Address::Stream(Some(stream)) if stream.write(&self.lines) => 0,
+            Address::Ring(ring) => {
+                ring.write((0..self.ends.len()).map(|index| &self.lines[self.line(index)]));
+                0
+            }
             _ => self.ends.len(),
         };
         if lost > 0 {

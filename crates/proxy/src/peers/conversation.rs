@@ -1,6 +1,7 @@
 //! One connection with a peer: handshake, and then a session until it ends.
 
 use super::{tables::Tables, thread::Running};
+use crate::connection::wire::Wire;
 use penstock_peers::{Flaw, Hello, HelloReader, HelloStatus, PeerEvent, PeerSession, read_status, write_status};
 use penstock_rules::table::Entry;
 use std::{cell::RefCell, io, rc::Rc, sync::Arc, time::Duration};
@@ -16,10 +17,6 @@ pub(super) const PATIENCE: Duration = Duration::from_secs(5);
 const FAREWELL: Duration = Duration::from_secs(1);
 /// Bytes read at a time.
 const READ: usize = 16 * 1024;
-
-/// A connection, with or without TLS.
-pub(super) trait Wire: AsyncRead + AsyncWrite + Unpin {}
-impl<T: AsyncRead + AsyncWrite + Unpin> Wire for T {}
 
 /// A session, which operators look at while it runs.
 pub(super) type Shared = Rc<RefCell<PeerSession<Arc<Entry>>>>;

@@ -2,11 +2,14 @@
 //! next process.
 
 use super::{
-    conversation::{self, End, PATIENCE, Shared, Wire},
+    conversation::{self, End, PATIENCE, Shared},
     section::{PeersSection, PeersShared},
     view::{PeerView, PeersView, SharedTableView},
 };
-use crate::process::handle::{Handle, State};
+use crate::{
+    connection::wire::Wire,
+    process::handle::{Handle, State},
+};
 use penstock_peers::{
     Acknowledged, Hello, HelloStatus, PeerSession, PeerTables, PeerVersion, Resync, ResyncState, SessionKind,
 };

@@ -6,6 +6,7 @@ use crate::worker::{
     state::Worker,
 };
 use crate::{
+    log::ring::Sink,
     observe::counter_file::{Before, Carried},
     peers::PeersView,
     server::Shutdown,
@@ -166,6 +167,18 @@ impl Handle {
     pub fn peers(&self) -> Vec<PeersView> {
         self.shared().peers.view()
     }
+    /// The rings that log lines are kept in, the built-in one first.
+    pub fn rings(&self) -> &[Arc<Sink>] {
+        self.shared().logs.rings()
+    }
+    /// How many log lines for standard output (1) or standard error (2) were lost because nobody read them in time.
+    pub fn log_lines_lost(&self, descriptor: i32) -> u64 {
+        self.shared().logs.dropped_by(descriptor)
+    }
+    /// Tells those who read rings that there will be no more lines, and lets servers receive the last ones.
+    pub fn end_logs(&self) {
+        self.shared().logs.end();
+    }
     /// How many peers there are besides this process, and with how many there is a session.
     pub fn peer_counts(&self) -> (u32, u32) {
         self.shared().peers.counts()
@@ -198,6 +211,7 @@ impl Handle {
             let _ = thread.join();
         }
         self.shared().programs.end();
+        self.end_logs();
     }
     /// Waits like [`Handle::wait`], but at most `limit`; returns whether all workers have ended.
     pub fn wait_for(&self, limit: Duration) -> bool {

@@ -1,6 +1,6 @@
 //! From a configuration to running workers, in three steps, each of which fails for reasons of its own.
 
-use super::{handle::Handle, lists, memory, service::Services, shared::Shared, watchdog};
+use super::{handle::Handle, lists, log_threads, memory, service::Services, shared::Shared, watchdog};
 use crate::{
     accept::listener::{Inherited, ListenError, Listener, Listeners},
     observe::sampling,
@@ -143,6 +143,7 @@ impl Runtime {
         let (sockets, succeeds) = (listeners.peers, listeners.succeeds);
         let started = watchdog::start(handle.clone()).and_then(|()| sampling::start(&handle));
         let started = started.and_then(|()| lists::keep_tidy(handle.clone()));
+        let started = started.and_then(|()| log_threads::start(&handle));
         started.and_then(|()| peers::start(&handle, sockets, succeeds)).inspect_err(|_| {
             handle.stop();
             handle.wait();

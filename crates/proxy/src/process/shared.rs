@@ -175,6 +175,7 @@ impl Shared {
             }
         }
         let peers = PeersShared::build(&config, &program, &certificates, backends.started(), diagnostics)?;
+        let logs = Arc::new(LogTargets::build(&config, &certificates, diagnostics)?);
         let saved = Saved::read(&config, files::read_saved, diagnostics);
         at_start::resolve(&backends, &saved, diagnostics);
         let mut unused_states = saved.restore(&backends);
@@ -208,7 +209,7 @@ impl Shared {
             certificates,
             acceptors,
             notices: Mutex::new(Some(notices)),
-            logs: Arc::new(LogTargets::new(&config)),
+            logs,
             requests: AtomicU32::new(0),
             log_lines: config.proxies.iter().map(|_| AtomicU32::new(0)).collect(),
             operators: AtomicU64::new(0),
