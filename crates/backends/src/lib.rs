@@ -9,6 +9,7 @@
 pub mod balance;
 pub mod check;
 pub mod hash;
+pub mod mail;
 pub mod queue;
 pub mod retry;
 pub mod reuse;

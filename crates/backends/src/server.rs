@@ -56,6 +56,8 @@ pub struct Notice {
     pub severity: u8,
     /// One sentence.
     pub text: String,
+    /// Syslog severity as an email alert; `None` if no mail tells of it.
+    pub mailed: Option<u8>,
 }
 
 /// A receiver of notices: the log.

@@ -3,6 +3,7 @@
 use crate::{
     cache,
     diagnostic::Diagnostics,
+    mailers,
     model::{Balance, BalanceKey, CheckKind, Config, LogFormat, Mode, Proxy, Server, ServerHost, ServerPort, Verify},
     proxy::Draft,
     ring,
@@ -155,6 +156,7 @@ pub(crate) fn references(config: &Config, diagnostics: &mut Diagnostics) {
     for proxy in config.proxies.iter().filter(|p| !p.disabled) {
         unlogged(config, proxy, diagnostics);
         cache::references(config, proxy, diagnostics);
+        mailers::references(config, proxy, diagnostics);
         if let Some(target) = &proxy.default_backend
             && proxy.kind.has_frontend()
         {
@@ -446,7 +448,12 @@ fn is_service(target: &Word, diagnostics: &mut Diagnostics) {
 }
 
 /// Checks that a name is one of `known`.
-fn named<'k>(what: &str, word: &Word, known: impl Iterator<Item = &'k str> + Clone, diagnostics: &mut Diagnostics) {
+pub(crate) fn named<'k>(
+    what: &str,
+    word: &Word,
+    known: impl Iterator<Item = &'k str> + Clone,
+    diagnostics: &mut Diagnostics,
+) {
     if known.clone().any(|name| name == word.text) {
         return;
     }

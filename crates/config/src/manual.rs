@@ -3,7 +3,7 @@
 use crate::{
     bind, cache, chain, global,
     keyword::{Arity, Keyword, Places, Support, Table},
-    others, peers, proxy, ring, server, spoe,
+    mailers, others, peers, proxy, ring, server, spoe,
 };
 use std::{fmt::Write, sync::OnceLock};
 
@@ -50,6 +50,7 @@ fn collect() -> Vec<Entry> {
     add(&mut all, &others::PROGRAM);
     add(&mut all, &others::RESOLVERS);
     add(&mut all, &peers::TABLE);
+    add(&mut all, &mailers::TABLE);
     add(&mut all, &others::CRT_STORE);
     add(&mut all, &others::HTTP_ERRORS);
     add(&mut all, &cache::TABLE);

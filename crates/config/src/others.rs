@@ -205,16 +205,6 @@ pub(crate) static HTTP_ERRORS: Table<HttpErrors> = Table::new(
     })]],
 );
 
-const MAILED: &str = "no mail is sent; changes of state are logged";
-
-static MAILERS: Table<()> = Table::new(
-    "mailers",
-    &[&[
-        Keyword::accepted("mailer", exactly(2), "A mail server", MAILED),
-        Keyword::accepted("timeout mail", ONE, "Time that the delivery of a mail may take", MAILED).spare(),
-    ]],
-);
-
 const UNTRACED: &str = "nothing is traced";
 
 static TRACES: Table<()> =
@@ -318,12 +308,12 @@ static ACME: Table<()> = Table::new(
 );
 
 /// The tables of sections without effect.
-pub(crate) static OTHERS: &[&Table<()>] = &[&MAILERS, &TRACES, &LOG_FORWARD, &FCGI_APP, &LOG_PROFILE, &ACME];
+pub(crate) static OTHERS: &[&Table<()>] = &[&TRACES, &LOG_FORWARD, &FCGI_APP, &LOG_PROFILE, &ACME];
 
 /// A section that is not applied: read with a notice, or refused as a whole.
 pub(crate) fn begin(kind: &str, span: Span, around: &mut Surroundings) -> Parsed<Section> {
     let (why, instead) = match kind {
-        "mailers" | "traces" => {
+        "traces" => {
             let table = OTHERS.iter().find(|t| t.section == kind);
             return table.map(|t| Section::Other(t)).ok_or(Reported);
         }

@@ -7,9 +7,10 @@ use crate::{
     env::{Env, Files},
     global,
     keyword::{Places, Table},
+    mailers,
     model::{
-        Bind, CacheSection, Config, CrtStore, ErrorFile, ExternalProgram, Global, Mode, Peers, Proxy, ProxyKind,
-        Resolvers, Ring, ServiceChain, Userlist,
+        Bind, CacheSection, Config, CrtStore, ErrorFile, ExternalProgram, Global, Mailers, Mode, Peers, Proxy,
+        ProxyKind, Resolvers, Ring, ServiceChain, Userlist,
     },
     name::valid_name,
     others,
@@ -95,6 +96,7 @@ pub(crate) enum Section {
     ServiceChain(ServiceChain),
     Ring(Box<Ring>),
     Program(Box<ExternalProgram>),
+    Mailers(Mailers),
     /// A section whose keywords are known and checked, but have no effect.
     Other(&'static Table<()>),
 }
@@ -111,6 +113,7 @@ pub(crate) struct Sections {
     caches: Vec<CacheSection>,
     programs: Vec<ExternalProgram>,
     rings: Vec<Ring>,
+    mailers: Vec<Mailers>,
     chains: Vec<ServiceChain>,
     drafts: Vec<Draft>,
     /// `defaults` sections, named or not; a proxy without `from` inherits from the last one.
@@ -132,6 +135,7 @@ impl Sections {
             caches: Vec::new(),
             programs: Vec::new(),
             rings: Vec::new(),
+            mailers: Vec::new(),
             chains: Vec::new(),
             drafts: Vec::new(),
             defaults: Vec::new(),
@@ -206,6 +210,7 @@ impl Sections {
                 Section::Ring(Box::new(Ring::new(name, self.global.tune.bufsize as u64, span)))
             }
             "cache" => Section::Cache(CacheSection::new(name, span)),
+            "mailers" => Section::Mailers(Mailers::new(name)),
             "program" => Section::Program(Box::new(ExternalProgram {
                 name,
                 command: Vec::new(),
@@ -377,6 +382,7 @@ impl Sections {
             Section::Program(program) => {
                 dispatch(&others::PROGRAM, program.as_mut(), words, around, |_, _, _, _| Ok(None))
             }
+            Section::Mailers(section) => dispatch(&mailers::TABLE, section, words, around, |_, _, _, _| Ok(None)),
             Section::Other(table) => dispatch(table, &mut (), words, around, |_, _, _, _| Ok(None)),
         }
     }
@@ -417,6 +423,7 @@ impl Sections {
                 self.rings.push(*ring);
             }
             Section::Program(program) => self.programs.extend(others::end_program(*program, around)),
+            Section::Mailers(section) => self.mailers.push(section),
             Section::None | Section::Skipped | Section::Global | Section::Other(_) => {}
         }
     }
@@ -448,6 +455,7 @@ impl Sections {
             caches: std::mem::take(&mut self.caches),
             programs: std::mem::take(&mut self.programs),
             rings: std::mem::take(&mut self.rings),
+            mailers: std::mem::take(&mut self.mailers),
             service_chains: std::mem::take(&mut self.chains),
             global: std::mem::take(&mut self.global),
             proxies: proxies.into(),

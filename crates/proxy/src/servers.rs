@@ -4,6 +4,7 @@
 pub(crate) mod checks;
 pub(crate) mod connect;
 pub(crate) mod key;
+mod mail;
 pub(crate) mod pool;
 pub(crate) mod private;
 pub(crate) mod question;

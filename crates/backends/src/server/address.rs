@@ -28,6 +28,6 @@ impl<E> Backends<E> {
         }
         self.set_admin_for(at, Admin::UNRESOLVED, false, "", self.since(now));
         let text = format!("Server {} administratively READY thanks to valid DNS answer.", self.name(at));
-        self.announce(&Notice { proxy: at.proxy, severity: NOTICE, text });
+        self.announce(&Notice { proxy: at.proxy, severity: NOTICE, text, mailed: None });
     }
 }

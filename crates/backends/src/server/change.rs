@@ -356,7 +356,12 @@ impl<E> Backends<E> {
                 if ramp.is_none() {
                     let mut text = format!("{} is UP", backend.subject(shared));
                     backend.append_counts(&mut text, &backend.core(), server, requeued);
-                    (self.announce)(&Notice { proxy: backend.proxy, severity: NOTICE, text: text + "." });
+                    (self.announce)(&Notice {
+                        proxy: backend.proxy,
+                        severity: NOTICE,
+                        text: text + ".",
+                        mailed: Some(NOTICE),
+                    });
                 }
             }
         }
@@ -434,7 +439,8 @@ impl<E> Backend<E> {
                 core.status[server].down_transitions += 1;
             }
         }
-        after.notices.push(Notice { proxy: self.proxy, severity, text: text + "." });
+        let mailed = (to != Operational::Stopping).then_some(severity);
+        after.notices.push(Notice { proxy: self.proxy, severity, text: text + ".", mailed });
         let admin = core.status[server].admin;
         if admin.drain() {
             let subject = self.subject(&shared);
@@ -444,7 +450,7 @@ impl<E> Backend<E> {
                 }
                 _ => format!("{subject} remains in forced drain mode."),
             };
-            after.notices.push(Notice { proxy: self.proxy, severity: NOTICE, text });
+            after.notices.push(Notice { proxy: self.proxy, severity: NOTICE, text, mailed: None });
         }
         self.note_backend(&mut core, had_servers, now, &mut after.notices);
         Some(after)
@@ -477,7 +483,7 @@ impl<E> Backend<E> {
             changes.down_transitions += 1;
             let kind = if self.listens { "proxy" } else { "backend" };
             let text = format!("{kind} {} has no server available!", self.name);
-            notices.push(Notice { proxy: self.proxy, severity: EMERGENCY, text });
+            notices.push(Notice { proxy: self.proxy, severity: EMERGENCY, text, mailed: None });
         }
         changes.last_change = now;
     }

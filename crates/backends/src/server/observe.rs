@@ -39,6 +39,7 @@ impl Seen {
 }
 
 const NOTICE: u8 = 5;
+const INFO: u8 = 6;
 
 impl<E> Backends<E> {
     /// Records that a check of `at` starts.
@@ -107,7 +108,7 @@ impl<E> Backends<E> {
                 _ => "DOWN",
             };
             text.push_str(&format!(", status: {n}/{m} {word}."));
-            Notice { proxy: at.proxy, severity: NOTICE, text }
+            Notice { proxy: at.proxy, severity: NOTICE, text, mailed: Some(INFO) }
         });
         drop(core);
         if let Some(notice) = notice {

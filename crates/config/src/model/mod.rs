@@ -62,6 +62,8 @@ pub struct Config {
     pub spoe: Vec<SpoeEngine>,
     /// `ring` sections.
     pub rings: Vec<Ring>,
+    /// `mailers` sections.
+    pub mailers: Vec<Mailers>,
     /// `program` sections.
     pub programs: Vec<ExternalProgram>,
     /// `http-errors` sections by name, each with its files by status.

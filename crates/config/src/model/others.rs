@@ -97,6 +97,57 @@ pub struct Peer {
     pub settings: ServerSettings,
 }
 
+/// `mailers`: servers that deliver email alerts.
+#[derive(Clone, Debug)]
+pub struct Mailers {
+    /// The section's name.
+    pub name: String,
+    /// The servers, each of which is given every mail.
+    pub mailers: Vec<Mailer>,
+    /// `timeout mail`: how long the delivery of a mail may take.
+    pub timeout: Duration,
+}
+
+impl Mailers {
+    pub(crate) fn new(name: String) -> Mailers {
+        Mailers { name, mailers: Vec::new(), timeout: Duration::from_secs(10) }
+    }
+}
+
+/// `mailer`.
+#[derive(Clone, Debug)]
+pub struct Mailer {
+    /// The mailer's name.
+    pub name: String,
+    /// Where the mailer's line is in the configuration.
+    pub span: Span,
+    /// The mailer's IP address or name, and port.
+    pub address: (ServerHost, u16),
+}
+
+/// The `email-alert` lines of a proxy.
+#[derive(Clone, Debug)]
+pub struct EmailAlert {
+    /// Where the first of them is in the configuration.
+    pub span: Span,
+    /// `mailers`: the name of the section whose servers are used.
+    pub mailers: Option<Word>,
+    /// `from`: the sender's address.
+    pub from: Option<String>,
+    /// `to`: the recipient's address.
+    pub to: Option<String>,
+    /// `level`: the highest syslog severity number that is mailed, 1 (alert) by default.
+    pub level: u8,
+    /// `myhostname`: what this host calls itself, by default its host name.
+    pub host: Option<String>,
+}
+
+impl EmailAlert {
+    pub(crate) fn new(span: Span) -> EmailAlert {
+        EmailAlert { span, mailers: None, from: None, to: None, level: 1, host: None }
+    }
+}
+
 /// `crt-store`.
 #[derive(Clone, Debug, Default)]
 #[allow(missing_docs)]

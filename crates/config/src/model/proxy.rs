@@ -2,8 +2,8 @@
 
 use crate::{
     model::{
-        BandwidthFilter, Bind, Compression, LogTarget, Options, Server, ServerSettings, Service, SourceAddress,
-        SpoeFilter,
+        BandwidthFilter, Bind, Compression, EmailAlert, LogTarget, Options, Server, ServerSettings, Service,
+        SourceAddress, SpoeFilter,
     },
     span::{Line, Span, Spanned, Word},
 };
@@ -217,6 +217,8 @@ pub struct Proxy {
     pub cache_filters: Vec<Spanned<String>>,
     /// `filter spoe`.
     pub spoe_filters: Vec<SpoeFilter>,
+    /// `email-alert`: who is told when a server's state changes.
+    pub email_alert: Option<Box<EmailAlert>>,
     /// The settings that make a backend a `service`; `None` for an ordinary one.
     pub service: Option<Box<Service>>,
 }
@@ -299,6 +301,7 @@ impl Proxy {
             compression: None,
             cache_filters: Vec::new(),
             spoe_filters: Vec::new(),
+            email_alert: None,
             service: None,
         }
     }

@@ -11,8 +11,6 @@ use crate::{
 
 type Entry = Keyword<Draft>;
 
-const MAIL: &str = "no mail is sent; changes of state are logged";
-
 pub(super) const KEYWORDS: &[Entry] = &[
     Entry::new("stick-table", SOME, "A table with counters and servers by client, or by another key", |d, a| {
         a.only_once(d.proxy.stick_table.is_some())?;
@@ -37,11 +35,6 @@ pub(super) const KEYWORDS: &[Entry] = &[
         "put a web server in between",
     )
     .at(BACK_ONLY),
-    Entry::accepted("email-alert from", ONE, "Sender of email alerts", MAIL).spare(),
-    Entry::accepted("email-alert level", ONE, "Severity from which email alerts are sent", MAIL),
-    Entry::accepted("email-alert mailers", ONE, "The mailers section that sends email alerts", MAIL).spare(),
-    Entry::accepted("email-alert myhostname", ONE, "Host name that is given to the mail server", MAIL).spare(),
-    Entry::accepted("email-alert to", ONE, "Recipient of email alerts", MAIL).spare(),
     keepalive("clitcpka-cnt", FRONT, "Number of TCP keep-alive probes before a client counts as dead"),
     keepalive("clitcpka-idle", FRONT, "Inactivity before the first TCP keep-alive probe to a client"),
     keepalive("clitcpka-intvl", FRONT, "Time between TCP keep-alive probes to a client"),

@@ -111,10 +111,10 @@ pub(crate) fn target(args: &mut Args<'_>) -> Parsed<LogTarget> {
     }
     target.facility = position(args, "a syslog facility", FACILITIES)?;
     if args.peek().is_some() {
-        target.level = position(args, "a syslog level", LEVELS)?;
+        target.level = level(args)?;
     }
     if args.peek().is_some() {
-        target.minlevel = position(args, "a syslog level", LEVELS)?;
+        target.minlevel = level(args)?;
     }
     args.unexpected(&[])?;
     Ok(target)
@@ -123,6 +123,11 @@ pub(crate) fn target(args: &mut Args<'_>) -> Parsed<LogTarget> {
 /// Parses the name of a format.
 pub(crate) fn format(args: &mut Args<'_>) -> Parsed<LogTransport> {
     args.choice("a log format", TRANSPORTS)
+}
+
+/// Parses a syslog level by its name: 0 is `emerg`, 7 is `debug`.
+pub(super) fn level(args: &mut Args<'_>) -> Parsed<u8> {
+    position(args, "a syslog level", LEVELS)
 }
 
 fn position(args: &mut Args<'_>, what: &str, names: &[&str]) -> Parsed<u8> {

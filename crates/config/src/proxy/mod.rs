@@ -5,6 +5,7 @@ mod bandwidth;
 mod basics;
 mod compression;
 mod draft;
+mod email;
 mod error_pages;
 mod health;
 mod later;
@@ -39,6 +40,7 @@ pub(crate) static TABLE: Table<Draft> = Table::new(
         stats::KEYWORDS,
         bandwidth::KEYWORDS,
         compression::KEYWORDS,
+        email::KEYWORDS,
         later::KEYWORDS,
     ],
 );

@@ -70,7 +70,7 @@ impl Handle {
                 format!("Proxy {name} stopped (cumulated conns: FE: {connections}, BE: {sessions}).")
             }
         };
-        self.shared().backends.announce(&Notice { proxy: frontend, severity: severity::WARNING, text });
+        self.shared().backends.announce(&Notice { proxy: frontend, severity: severity::WARNING, text, mailed: None });
     }
     /// Returns a receiver that ends once every worker has completed one pass of its loop; acceptors have then seen all
     /// earlier changes.

@@ -117,6 +117,7 @@ impl Shared {
     pub(crate) fn build(mut config: Config, workers: usize, diagnostics: &mut Diagnostics) -> Option<Arc<Self>> {
         let mut complete = true;
         at_start::resolve_sources(&mut config, diagnostics);
+        at_start::resolve_mailers(&mut config, diagnostics);
         let certificates = Store::new(&config);
         penstock_tls::check_stores(&config, &certificates, &Disk, diagnostics);
         let acceptors = config.proxies.iter().zip(0..).map(|(proxy, share)| {

@@ -5,7 +5,7 @@ mod agent;
 mod external;
 pub(crate) mod plans;
 
-use super::connect::open_socket;
+use super::{connect::open_socket, mail::Mailing};
 use crate::{
     connection::{socket::Socket, stream::Stream},
     exchange::assign::facts_of,
@@ -272,7 +272,7 @@ fn proxy_header(socket: &Socket, version: u8) -> Vec<u8> {
 }
 
 /// The system's error message without Rust's addition.
-fn words(error: &io::Error) -> String {
+pub(super) fn words(error: &io::Error) -> String {
     let text = error.to_string();
     match text.find(" (os error") {
         Some(at) => text[..at].to_string(),
@@ -296,12 +296,14 @@ impl Drop for Open {
     }
 }
 
-/// Reports what happens to servers, in the logs of their backends and on the terminal.
+/// Reports what happens to servers: in the logs of their backends, by mail and on the terminal.
 pub(crate) async fn tell(worker: Rc<Worker>) {
     let Some(mut notices) = worker.shared.take_notices() else { return };
+    let mailing = Mailing::start(&worker);
     while let Some(notice) = notices.recv().await {
         let now = worker.clock.unix_us();
         worker.logger.send(notice.proxy, now, notice.severity, b"", notice.text.as_bytes());
+        mailing.tell(&notice);
         let (level, text) = match notice.text.strip_suffix(" has no server available!") {
             Some(subject) => {
                 let (kind, name) = subject.split_once(' ').unwrap_or(("", subject));

@@ -256,7 +256,7 @@ fn share_out(backends: &Backends, servers: &[ServerRef], addresses: &[IpAddr], b
             if *was != Some(ip) {
                 let was = was.map_or("(none)".to_string(), |was| was.to_string());
                 let text = format!("{} changed its IP from {was} to {ip} by {by}.", backends.name(*at));
-                backends.announce(&Notice { proxy: at.proxy, severity: severity::NOTICE, text });
+                backends.announce(&Notice { proxy: at.proxy, severity: severity::NOTICE, text, mailed: None });
                 backends.set_host(*at, Some(Host::Ip(ip)));
                 // The other servers' addresses come from the same answer.
                 (by, changed) = ("DNS cache", true);

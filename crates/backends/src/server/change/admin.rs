@@ -74,10 +74,11 @@ impl<E> Backend<E> {
             AdminStep::Drain => (NOTICE, self.drain(core, server, change, &mut after)),
             AdminStep::Undrain => (NOTICE, self.undrain(core, server, change)),
         };
-        after.notices.push(Notice { proxy: self.proxy, severity, text: text + "." });
+        let mailed = (step == AdminStep::Drain).then_some(severity);
+        after.notices.push(Notice { proxy: self.proxy, severity, text: text + ".", mailed });
         if step == AdminStep::Resume && is.has(Admin::FORCED_DRAIN) {
             let text = format!("{} remains in forced drain mode.", self.subject(core.server(server)));
-            after.notices.push(Notice { proxy: self.proxy, severity: NOTICE, text });
+            after.notices.push(Notice { proxy: self.proxy, severity: NOTICE, text, mailed: None });
         }
         self.note_backend(core, had_servers, change.now, &mut after.notices);
         after

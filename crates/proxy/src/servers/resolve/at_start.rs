@@ -68,6 +68,20 @@ pub(crate) fn resolve(backends: &Backends, saved: &Saved, diagnostics: &mut Diag
     }
 }
 
+/// Finds the addresses of mail servers.
+pub(crate) fn resolve_mailers(config: &mut Config, diagnostics: &mut Diagnostics) {
+    for mailer in config.mailers.iter_mut().flat_map(|section| &mut section.mailers) {
+        let ServerHost::Name(name) = &mailer.address.0 else { continue };
+        match system(name) {
+            Some(ip) => mailer.address.0 = ServerHost::Ip(ip),
+            None => {
+                let text = format!("the address '{name}' of the mailer '{}' cannot be resolved", mailer.name);
+                diagnostics.error(mailer.span, text).hint("write its IP address");
+            }
+        }
+    }
+}
+
 /// Finds the addresses of the names that `source` gives for connections to servers.
 pub(crate) fn resolve_sources(config: &mut Config, diagnostics: &mut Diagnostics) {
     let mut resolve = |source: Option<&mut SourceAddress>, span| {
