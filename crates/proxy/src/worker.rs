@@ -107,30 +107,33 @@ async fn serve(
         tokio::select! {
             // Messages that were sent before the end are handled before the end.
             biased;
-            message = control.recv() => match message {
-                Some(Control::Drain) => {
-                    drain(&worker, std::mem::take(&mut acceptors)).await;
-                    // The process that takes over may be waiting for the device, and few handshakes are left for this
-                    // one.
-                    if plan.has_device() {
-                        plan.without_device();
+            message = control.recv() => {
+                worker.clock.turn_begins();
+                match message {
+                    Some(Control::Drain) => {
+                        drain(&worker, std::mem::take(&mut acceptors)).await;
+                        // The process that takes over may be waiting for the device, and few handshakes are left for this
+                        // one.
+                        if plan.has_device() {
+                            plan.without_device();
+                            plan.install();
+                        }
+                    }
+                    Some(Control::Engine(_)) if worker.draining.get() => {}
+                    Some(Control::Engine(next)) => {
+                        plan = *next;
                         plan.install();
                     }
+                    Some(Control::Errand(errand)) => errand.run(&worker),
+                    Some(Control::Log(severity, text)) => worker.log_process(severity, &text),
+                    Some(Control::Server(server)) => {
+                        resolve::resolve_for(&worker, &server);
+                        checks::start_for(&worker, server);
+                    }
+                    Some(Control::Connection(moved)) => spread::arrived(&worker, *moved),
+                    Some(Control::Stop) | None => return,
                 }
-                Some(Control::Engine(_)) if worker.draining.get() => {}
-                Some(Control::Engine(next)) => {
-                    plan = *next;
-                    plan.install();
-                }
-                Some(Control::Errand(errand)) => errand.run(&worker),
-                Some(Control::Log(severity, text)) => worker.log_process(severity, &text),
-                Some(Control::Server(server)) => {
-                    resolve::resolve_for(&worker, &server);
-                    checks::start_for(&worker, server);
-                }
-                Some(Control::Connection(moved)) => spread::arrived(&worker, *moved),
-                Some(Control::Stop) | None => return,
-            },
+            }
             () = worker.drained.notified() => {
                 // A connection that was just accepted is counted once its task has run; when it ends, this is called
                 // again.

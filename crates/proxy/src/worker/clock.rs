@@ -1,5 +1,5 @@
-//! The worker's time: read from the system when a task is woken, and then constant until the task waits again, since a
-//! request asks for the time a dozen times within a few microseconds.
+//! The worker's time: read from the system when a task asks for it in its turn, and then constant until the turn ends or the task ticks,
+//! since a request asks for the time a dozen times within a few microseconds.
 
 use std::{
     cell::Cell,
@@ -17,6 +17,8 @@ pub(crate) struct Clock {
     /// When the process started.
     started: std::time::Instant,
     anchor: Cell<Anchor>,
+    /// Whether `now` is of an earlier turn.
+    is_old: Cell<bool>,
 }
 
 /// One moment on every clock.
@@ -38,10 +40,15 @@ impl Clock {
         let now = Instant::now();
         let anchor = Anchor::new(now, started);
         let (ms, unix_us) = (Cell::new(anchor.run_us / 1_000), Cell::new(anchor.unix_us));
-        Clock { now: Cell::new(now), ms, unix_us, started, anchor: Cell::new(anchor) }
+        Clock { now: Cell::new(now), ms, unix_us, started, anchor: Cell::new(anchor), is_old: Cell::new(false) }
     }
-    /// Reads the time; called when a task has been woken.
+    /// Called when a task's turn begins: whoever asks for the time from now on is given that of this turn.
+    pub fn turn_begins(&self) {
+        self.is_old.set(true);
+    }
+    /// Reads the time; called when a task has waited within its turn, or wants to know how long something took.
     pub fn tick(&self) -> Instant {
+        self.is_old.set(false);
         let now = Instant::now();
         let mut anchor = self.anchor.get();
         let mut since = now.saturating_duration_since(anchor.at);
@@ -63,21 +70,30 @@ impl Clock {
             self.tick();
         }
     }
-    /// The time of the last [`Clock::tick`].
+    /// The time of the last [`Clock::tick`], or of when it was first asked for in this turn.
     pub fn now(&self) -> Instant {
+        self.tick_once();
         self.now.get()
     }
     /// That time in milliseconds since the process started, which rates are based on.
     pub fn ms(&self) -> u64 {
+        self.tick_once();
         self.ms.get()
     }
     /// That time in microseconds since 1970.
     pub fn unix_us(&self) -> u64 {
+        self.tick_once();
         self.unix_us.get()
     }
     /// That time in seconds since 1970.
     pub fn unix_s(&self) -> u64 {
         self.unix_us() / 1_000_000
+    }
+
+    fn tick_once(&self) {
+        if self.is_old.get() {
+            self.tick();
+        }
     }
 }
 
@@ -103,5 +119,18 @@ mod tests {
         assert_eq!((clock.now(), clock.unix_us()), (first, unix));
         assert!(clock.tick() > first);
         assert!((5_000..1_000_000).contains(&(clock.unix_us() - unix)));
+    }
+
+    #[test]
+    fn a_turn_has_its_own_time_without_a_tick() {
+        let clock = Clock::new(std::time::Instant::now());
+        let (first, unix) = (clock.now(), clock.unix_us());
+        std::thread::sleep(Duration::from_millis(5));
+        clock.turn_begins();
+        assert!((5_000..1_000_000).contains(&(clock.unix_us() - unix)));
+        let second = clock.now();
+        assert!(second > first);
+        std::thread::sleep(Duration::from_millis(5));
+        assert_eq!(clock.now(), second);
     }
 }

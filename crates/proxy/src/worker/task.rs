@@ -76,6 +76,7 @@ impl<F: Future> Future for Turns<F> {
         // What a step costs is estimated, and for those who use up their turns measured as well.
         let begun = rounds.is_behind(*this.place).then(Instant::now);
         budget::begin(units);
+        this.worker.clock.turn_begins();
         this.worker.pulse().begin_turn(this.who, *this.stage);
         let polled = this.task.poll(cx);
         *this.stage = this.worker.pulse().end_turn();
