@@ -54,7 +54,7 @@ impl Step {
 }
 
 /// Results up to this length are not compared with the limit, since no buffer is smaller.
-const SHORT: usize = 1_024;
+pub(crate) const SHORT: usize = 1_024;
 
 impl Expr {
     /// The declared type of its result.

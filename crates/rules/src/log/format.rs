@@ -6,7 +6,7 @@ use super::{
 };
 use crate::{
     context::{Context, Render},
-    expr::Expr,
+    expr::{Expr, SHORT},
     hint,
     link::{Linker, Scope},
     problem::Problem,
@@ -132,10 +132,16 @@ impl LogFormat {
         }
     }
 
-    /// The rendered text.
+    /// The rendered text, for rules. It is cut at `tune.bufsize`, as in HAProxy, which writes it to a buffer: so a variable whose new value
+    /// contains its old one cannot grow for ever.
     pub fn to_bytes(&self, ctx: &Context<'_>) -> Vec<u8> {
         let mut out = Vec::new();
         self.render(ctx, &mut out);
+        if out.len() > SHORT {
+            // HAProxy's text is followed by a NUL.
+            out.truncate(ctx.world.head_bytes() - 1);
+            out.shrink_to_fit();
+        }
         out
     }
 }
