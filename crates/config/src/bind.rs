@@ -406,7 +406,12 @@ const TLS: &[Entry] = &[
         Ok(())
     }),
     Entry::new("verify", ONE, "Whether clients must present a certificate", |d, a| tls::verify(&mut d.tls.conf, a)),
-    Entry::accepted("ocsp-update", ONE, "Fetches OCSP responses", "OCSP responses are read from files"),
+    Entry::refused(
+        "ocsp-update",
+        "Fetches OCSP responses",
+        "it is a setting of certificates in a 'crt-list' or 'crt-store'",
+        "write it there; it has no effect here, since OCSP responses are read from files",
+    ),
     Entry::accepted("ktls", ONE, "Encrypts records in the kernel", "records are encrypted in the process"),
     Entry::accepted("ech", ONE, "Encrypted ClientHello", "names are sent in clear"),
     Entry::accepted("renegotiate", NONE, "Clients may renegotiate", "TLS renegotiation does not exist here"),

@@ -21,12 +21,14 @@ pub(crate) struct Entry {
     pub shown_conf: Option<String>,
     /// Names and excluded names in order, as written.
     pub shown_filters: Vec<String>,
+    /// `ocsp-update on`, which has no effect.
+    pub wants_ocsp_update: bool,
     /// Line number, from 1; 0 for a directory.
     pub line: usize,
 }
 
 /// Settings in the order in which HAProxy shows them.
-const SHOWN: [&str; 15] = [
+const SHOWN: [&str; 16] = [
     "npn",
     "alpn",
     "no-alpn",
@@ -42,6 +44,7 @@ const SHOWN: [&str; 15] = [
     "ecdhe",
     "ssl-min-ver",
     "ssl-max-ver",
+    "ocsp-update",
 ];
 
 /// The settings in brackets as `show ssl crt-list` shows them, in a fixed order.
@@ -76,7 +79,14 @@ pub(crate) fn parse(
             continue;
         }
         match entry(line, ca_base, span) {
-            Ok(entry) => entries.push(Entry { line: index + 1, ..entry }),
+            Ok(entry) => {
+                if entry.wants_ocsp_update {
+                    let at = format!("{}:{}", file.display(), index + 1);
+                    diagnostics
+                        .notice(span, format!("{at}: 'ocsp-update' has no effect: OCSP responses are read from files"));
+                }
+                entries.push(Entry { line: index + 1, ..entry });
+            }
             Err(what) => {
                 diagnostics.error(span, format!("{}:{}: {what}", file.display(), index + 1));
             }
@@ -96,7 +106,7 @@ pub(crate) fn entry(line: &str, ca_base: Option<&Path>, span: Span) -> Result<En
     let mut rest = rest.trim_start();
     if let Some(inside) = rest.strip_prefix('[') {
         let (options, after) = inside.split_once(']').ok_or("the '[' of the settings has no ']'")?;
-        conf(options, &mut entry.conf, ca_base, span)?;
+        conf(options, &mut entry, ca_base, span)?;
         entry.shown_conf = Some(shown(options));
         rest = after;
     }
@@ -115,7 +125,8 @@ pub(crate) fn entry(line: &str, ca_base: Option<&Path>, span: Span) -> Result<En
     Ok(entry)
 }
 
-fn conf(options: &str, conf: &mut TlsConf, ca_base: Option<&Path>, span: Span) -> Result<(), String> {
+fn conf(options: &str, entry: &mut Entry, ca_base: Option<&Path>, span: Span) -> Result<(), String> {
+    let conf = &mut entry.conf;
     let mut words = options.split_whitespace();
     while let Some(keyword) = words.next() {
         let mut value = || words.next().ok_or(format!("'{keyword}' needs a value"));
@@ -151,6 +162,13 @@ fn conf(options: &str, conf: &mut TlsConf, ca_base: Option<&Path>, span: Span) -
                     "required" => Verify::Required,
                     other => return Err(format!("'verify {other}': 'none', 'optional' or 'required' is expected")),
                 })
+            }
+            "ocsp-update" => {
+                entry.wants_ocsp_update = match value()? {
+                    "on" => true,
+                    "off" => false,
+                    other => return Err(format!("'ocsp-update {other}': 'on' or 'off' is expected")),
+                }
             }
             other => return Err(format!("unknown ssl keyword {other}")),
         }

@@ -17,7 +17,6 @@ pub(crate) enum Unusable {
     Unsuccessful,
     Several,
     AnotherCertificate,
-    Revoked,
     UnknownStatus,
     NotYetValid,
     Expired,
@@ -33,7 +32,6 @@ impl Unusable {
             Unusable::AnotherCertificate => {
                 "OCSP single response: Certificate ID does not match any certificate or issuer."
             }
-            Unusable::Revoked => "OCSP single response: certificate status is revoked.",
             Unusable::UnknownStatus => "OCSP single response: certificate status is unknown.",
             Unusable::NotYetValid => "OCSP single response: not valid yet.",
             Unusable::Expired => "OCSP single response: no longer valid.",
@@ -48,7 +46,6 @@ impl fmt::Display for Unusable {
             Unusable::Unsuccessful => "the responder did not answer the question",
             Unusable::Several => "it answers for more than one certificate",
             Unusable::AnotherCertificate => "it is about another certificate",
-            Unusable::Revoked => "it says that the certificate is revoked",
             Unusable::UnknownStatus => "it does not know the certificate",
             Unusable::NotYetValid => "it is not valid yet",
             Unusable::Expired => "it has expired",
@@ -164,10 +161,9 @@ pub(crate) fn check(der: &[u8], serial: &[u8], id: Option<&CertificateId>, now: 
     if answer.id.serial != serial || id.is_some_and(another) {
         return Err(Unusable::AnotherCertificate);
     }
-    match answer.status {
-        Status::Good => {}
-        Status::Revoked => return Err(Unusable::Revoked),
-        Status::Unknown => return Err(Unusable::UnknownStatus),
+    // That a certificate is revoked is for its clients to know, as in HAProxy.
+    if answer.status == Status::Unknown {
+        return Err(Unusable::UnknownStatus);
     }
     if answer.this_update > now + SKEW {
         return Err(Unusable::NotYetValid);
@@ -290,17 +286,17 @@ mod tests {
     }
 
     #[test]
-    fn only_a_good_and_current_answer_about_this_certificate_is_sent() {
+    fn only_a_current_answer_about_this_certificate_is_sent() {
         const NOW: i64 = 1_790_000_000; // September 2026
         const GOOD: u8 = 0x80;
         let until = ASN1Time::from_der(&tlv(TIME, b"20270101000000Z")).unwrap().1.timestamp();
         let fine = response(GOOD, "20260101000000Z", Some("20270101000000Z"));
         assert_eq!(check(&fine, &[0x12, 0x34], None, NOW), Ok(Some(until)));
         assert_eq!(check(&response(GOOD, "20260101000000Z", None), &[0x12, 0x34], None, NOW), Ok(None));
+        assert_eq!(check(&response(0xA1, "20260101000000Z", None), &[0x12, 0x34], None, NOW), Ok(None));
         let table = [
             (response(GOOD, "20260101000000Z", Some("20260201000000Z")), Unusable::Expired),
             (response(GOOD, "20280101000000Z", None), Unusable::NotYetValid),
-            (response(0xA1, "20260101000000Z", None), Unusable::Revoked),
             (response(0x82, "20260101000000Z", None), Unusable::UnknownStatus),
             (vec![SEQUENCE, 3, ENUMERATED, 1, 6], Unusable::Unsuccessful),
             (b"-----BEGIN".to_vec(), Unusable::NotOcsp),
