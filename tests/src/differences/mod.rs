@@ -142,7 +142,8 @@ mod plant {
         let cases: Vec<_> = all
             .filter(|c| c.lines.iter().any(|(_, l)| l.starts_with(RULE)))
             .filter(|c| c.blocks.iter().any(|b| b.head.starts_with("request")))
-            .take(8)
+            // As many as chance needs: the rule has to run for a response that is like HAProxy's otherwise.
+            .take(24)
             .collect();
         let of = shape("+ < x-planted: ");
         let seen = |lines: &[String]| lines.iter().any(|l| shape(l) == of);
