@@ -18,6 +18,7 @@ mod errorfile;
 mod escaped;
 mod global;
 mod keyword;
+mod log_forward;
 mod mailers;
 pub mod manual;
 pub mod model;

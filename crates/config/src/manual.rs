@@ -3,7 +3,7 @@
 use crate::{
     bind, cache, chain, global,
     keyword::{Arity, Keyword, Places, Support, Table},
-    mailers, others, peers, proxy, ring, server, spoe,
+    log_forward, mailers, others, peers, proxy, ring, server, spoe,
 };
 use std::{fmt::Write, sync::OnceLock};
 
@@ -55,6 +55,7 @@ fn collect() -> Vec<Entry> {
     add(&mut all, &others::HTTP_ERRORS);
     add(&mut all, &cache::TABLE);
     add(&mut all, &ring::TABLE);
+    add(&mut all, &log_forward::TABLE);
     for table in others::OTHERS {
         add(&mut all, table);
     }

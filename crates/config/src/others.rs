@@ -255,21 +255,6 @@ pub(crate) fn end_program(program: ExternalProgram, around: &mut Surroundings) -
     Some(program)
 }
 
-static LOG_FORWARD: Table<()> = Table::new(
-    "log-forward",
-    &[&[
-        refused("bind", "Address for syslog over TCP"),
-        refused("dgram-bind", "Address for syslog over UDP"),
-        refused("log", "Log server to which lines are forwarded"),
-        refused("backlog", "Number of connections that the system may queue"),
-        refused("maxconn", "Largest number of concurrent connections"),
-        refused("timeout client", "Longest inactivity of a connection"),
-        refused("option assume-rfc6587-ntf", "Accepts lines without RFC 6587's framing"),
-        refused("option dont-parse-log", "Forwards lines without parsing them"),
-        refused("option host", "What is done with the host name of a line"),
-    ]],
-);
-
 static FCGI_APP: Table<()> = Table::new(
     "fcgi-app",
     &[&[
@@ -308,7 +293,7 @@ static ACME: Table<()> = Table::new(
 );
 
 /// The tables of sections without effect.
-pub(crate) static OTHERS: &[&Table<()>] = &[&TRACES, &LOG_FORWARD, &FCGI_APP, &LOG_PROFILE, &ACME];
+pub(crate) static OTHERS: &[&Table<()>] = &[&TRACES, &FCGI_APP, &LOG_PROFILE, &ACME];
 
 /// A section that is not applied: read with a notice, or refused as a whole.
 pub(crate) fn begin(kind: &str, span: Span, around: &mut Surroundings) -> Parsed<Section> {
@@ -317,9 +302,11 @@ pub(crate) fn begin(kind: &str, span: Span, around: &mut Surroundings) -> Parsed
             let table = OTHERS.iter().find(|t| t.section == kind);
             return table.map(|t| Section::Other(t)).ok_or(Reported);
         }
-        "log-forward" => ("syslog is not forwarded", "use a syslog server"),
         "fcgi-app" => ("FastCGI is not spoken", "put a web server in between"),
-        "log-profile" => ("log profiles are not supported", "use 'log-format' in the proxies"),
+        "log-profile" => (
+            "it is a section of later versions than HAProxy 3.0",
+            "use 'log-format', 'log-tag' and 'error-log-format' in the proxies",
+        ),
         _ => ("certificates are not fetched", "use an ACME client and 'crt'"),
     };
     around.diagnostics.error(span, format!("'{kind}' sections are refused: {why}")).hint(instead);

@@ -114,7 +114,9 @@ pub(crate) fn references(config: &Config, diagnostics: &mut Diagnostics) {
     let known = || config.rings.iter().map(|ring| ring.name.as_str()).chain([Ring::BUILT_IN]);
     let of_proxies = config.proxies.iter().flat_map(|proxy| &proxy.logs);
     let of_agents = config.spoe.iter().flat_map(|engine| &engine.agent.logs);
-    for LogTarget { address, span, .. } in config.global.logs.iter().chain(of_proxies).chain(of_agents) {
+    let of_sections = config.log_forwards.iter().flat_map(|section| &section.logs);
+    let all = config.global.logs.iter().chain(of_proxies).chain(of_agents).chain(of_sections);
+    for LogTarget { address, span, .. } in all {
         let LogAddress::Ring(name) = address else { continue };
         if !known().any(|ring| ring == name) {
             let finding = diagnostics.error(*span, format!("there is no ring '{name}'"));

@@ -7,10 +7,10 @@ use crate::{
     env::{Env, Files},
     global,
     keyword::{Places, Table},
-    mailers,
+    log_forward, mailers,
     model::{
-        Bind, CacheSection, Config, CrtStore, ErrorFile, ExternalProgram, Global, Mailers, Mode, Peers, Proxy,
-        ProxyKind, Resolvers, Ring, ServiceChain, Userlist,
+        Bind, CacheSection, Config, CrtStore, ErrorFile, ExternalProgram, Global, LogForward, Mailers, Mode, Peers,
+        Proxy, ProxyKind, Resolvers, Ring, ServiceChain, Userlist,
     },
     name::valid_name,
     others,
@@ -95,6 +95,7 @@ pub(crate) enum Section {
     Cache(CacheSection),
     ServiceChain(ServiceChain),
     Ring(Box<Ring>),
+    LogForward(Box<LogForward>),
     Program(Box<ExternalProgram>),
     Mailers(Mailers),
     /// A section whose keywords are known and checked, but have no effect.
@@ -113,6 +114,7 @@ pub(crate) struct Sections {
     caches: Vec<CacheSection>,
     programs: Vec<ExternalProgram>,
     rings: Vec<Ring>,
+    log_forwards: Vec<LogForward>,
     mailers: Vec<Mailers>,
     chains: Vec<ServiceChain>,
     drafts: Vec<Draft>,
@@ -135,6 +137,7 @@ impl Sections {
             caches: Vec::new(),
             programs: Vec::new(),
             rings: Vec::new(),
+            log_forwards: Vec::new(),
             mailers: Vec::new(),
             chains: Vec::new(),
             drafts: Vec::new(),
@@ -205,6 +208,7 @@ impl Sections {
             }
             "service-chain" => Section::ServiceChain(ServiceChain { name, span, steps: Vec::new() }),
             "http-errors" => Section::HttpErrors(HttpErrors { name, files: Vec::new() }),
+            "log-forward" => Section::LogForward(Box::new(LogForward::new(name, span))),
             "ring" => {
                 ring::name(&words[1], around)?;
                 Section::Ring(Box::new(Ring::new(name, self.global.tune.bufsize as u64, span)))
@@ -313,7 +317,7 @@ impl Sections {
     /// Checks that no other section of this kind has the name; a frontend and a backend may share one.
     fn unique(&mut self, kind: &'static str, name: &Word, around: &mut Surroundings) -> Parsed {
         let sides: &[&'static str] = match kind {
-            "frontend" => &["frontend"],
+            "frontend" | "log-forward" => &["frontend"],
             "backend" => &["backend"],
             "listen" => &["frontend", "backend"],
             // Servers, tables and counters are found by these names.
@@ -379,6 +383,9 @@ impl Sections {
             Section::Cache(cache) => dispatch(&cache::TABLE, cache, words, around, |_, _, _, _| Ok(None)),
             Section::ServiceChain(chain) => dispatch(&chain::TABLE, chain, words, around, |_, _, _, _| Ok(None)),
             Section::Ring(ring) => dispatch(&ring::TABLE, ring.as_mut(), words, around, |_, _, _, _| Ok(None)),
+            Section::LogForward(section) => {
+                dispatch(&log_forward::TABLE, section.as_mut(), words, around, |_, _, _, _| Ok(None))
+            }
             Section::Program(program) => {
                 dispatch(&others::PROGRAM, program.as_mut(), words, around, |_, _, _, _| Ok(None))
             }
@@ -422,6 +429,10 @@ impl Sections {
                 ring::end(&ring, around);
                 self.rings.push(*ring);
             }
+            Section::LogForward(section) => {
+                log_forward::end(&section, around);
+                self.log_forwards.push(*section);
+            }
             Section::Program(program) => self.programs.extend(others::end_program(*program, around)),
             Section::Mailers(section) => self.mailers.push(section),
             Section::None | Section::Skipped | Section::Global | Section::Other(_) => {}
@@ -455,6 +466,7 @@ impl Sections {
             caches: std::mem::take(&mut self.caches),
             programs: std::mem::take(&mut self.programs),
             rings: std::mem::take(&mut self.rings),
+            log_forwards: std::mem::take(&mut self.log_forwards),
             mailers: std::mem::take(&mut self.mailers),
             service_chains: std::mem::take(&mut self.chains),
             global: std::mem::take(&mut self.global),

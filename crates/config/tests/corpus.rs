@@ -27,7 +27,6 @@ const INTENDED: &[(&str, bool, &str)] = &[
     ("peers-same-table", false, "two tables of one name are a mistake; HAProxy keeps one of them"),
     ("peers-unix", false, "peers are connected to over TCP"),
     ("peers-without-port", false, "HAProxy connects to port 0, in vain"),
-    ("log-forward-section", false, "syslog is not forwarded"),
     ("fcgi-app-section", false, "FastCGI is not spoken"),
     ("socks4", false, "SOCKS proxies are not spoken to"),
     ("resolvers-over-tcp", false, "name servers are asked over UDP only"),

@@ -164,11 +164,12 @@ fn lines(config: &Config, diagnostics: &Diagnostics, chosen: fn(Severity) -> boo
     })
 }
 
-/// Whether there is any listener: a proxy that is not disabled, a stats socket, or this peer of a `peers` section. The
-/// last two count as listeners in HAProxy, which starts with only one of them.
+/// Whether there is any listener: a proxy that is not disabled, a stats socket, a `log-forward` section, or this peer of a `peers` section. The
+/// last three count as listeners in HAProxy, which starts with only one of them.
 pub fn has_listener(config: &Config) -> bool {
     config.proxies.iter().any(|p| !p.disabled && !p.binds.is_empty())
         || !config.global.stats_sockets.is_empty()
+        || config.log_forwards.iter().any(|section| !section.binds.is_empty() || !section.datagrams.is_empty())
         || config.peers.iter().any(|section| !section.disabled && !section.binds.is_empty())
 }
 

@@ -27,7 +27,7 @@ mod spoe;
 mod tcp;
 mod worker;
 
-pub use accept::listener::{Inherited, ListenError, Listener, Listeners};
+pub use accept::listener::{Inherited, ListenError, Listener, Listeners, LogSocket};
 pub use log::ring;
 pub use observe::{
     captures::BadMessage,

@@ -3,16 +3,18 @@
 //! nothing ever waits for it.
 
 pub(crate) mod debug;
+pub(crate) mod forward;
 mod header;
 mod receiver;
 pub mod ring;
 mod target;
 
-use header::Clock;
+use header::{Clock, Line, Time};
 use penstock_config::{
     Config, Diagnostics,
-    model::{LogTarget, PerProxy, ProxyId, Ring},
+    model::{LogTarget, LogTransport, PerProxy, ProxyId, Ring},
 };
+use penstock_rules::syslog::{HeaderKind, SyslogMessage};
 use penstock_tls::Store;
 use receiver::Receiver;
 use ring::Sink;
@@ -50,11 +52,16 @@ pub(crate) struct LogTargets {
     of_agent: Vec<Vec<usize>>,
     /// The indices of the targets of the process itself.
     of_process: Vec<usize>,
+    /// The indices of the targets of each `log-forward` section.
+    of_forward: Vec<Vec<usize>>,
+    /// The `log-forward` sections.
+    forwards: Vec<forward::Section>,
     /// The `log-tag` of each proxy, if it has one.
     tags: PerProxy<Option<Vec<u8>>>,
     tag: Vec<u8>,
     hostname: Option<Vec<u8>>,
-    pid: u32,
+    /// The number of this process.
+    pid: Vec<u8>,
     /// The built-in ring, and those of the configuration.
     rings: Vec<Arc<Sink>>,
     /// The servers of all rings.
@@ -70,6 +77,7 @@ impl LogTargets {
     pub fn build(config: &Config, certificates: &Store, diagnostics: &mut Diagnostics) -> Option<Self> {
         let rings: Vec<_> = [Ring::built_in()].iter().chain(&config.rings).map(Sink::new).collect();
         let receivers = Receiver::all(config, &rings, certificates, diagnostics)?;
+        let forwards = forward::Section::all(config, certificates, diagnostics)?;
         let mut targets = Vec::new();
         let mut add = |lines: &[LogTarget]| -> Vec<usize> {
             lines
@@ -89,6 +97,7 @@ impl LogTargets {
         let of_proxy = config.proxies.iter().map(|proxy| of(proxy.log_global, add(&proxy.logs))).collect();
         let agents = config.spoe.iter().map(|engine| &engine.agent);
         let of_agent = agents.map(|agent| of(agent.log_global, add(&agent.logs))).collect();
+        let of_forward = config.log_forwards.iter().map(|section| of(section.log_global, add(&section.logs))).collect();
         let hostname = config.global.log_send_hostname.as_ref().map(|name| match name {
             Some(name) => name.clone().into_bytes(),
             None => rustix::system::uname().nodename().to_bytes().to_vec(),
@@ -98,10 +107,12 @@ impl LogTargets {
             of_proxy,
             of_agent,
             of_process: global,
+            of_forward,
+            forwards,
             tags: config.proxies.iter().map(|p| p.log_tag.as_ref().map(|tag| tag.clone().into_bytes())).collect(),
             tag: config.global.log_tag.clone().unwrap_or_else(program_name).into_bytes(),
             hostname,
-            pid: std::process::id(),
+            pid: std::process::id().to_string().into_bytes(),
             rings,
             receivers,
             over: watch::Sender::new(false),
@@ -111,6 +122,21 @@ impl LogTargets {
     /// Whether the proxy logs at all; if not, its lines need not be formatted.
     pub fn logs(&self, proxy: ProxyId) -> bool {
         !self.of_proxy[proxy].is_empty()
+    }
+    /// A line of this process.
+    fn line<'a>(&'a self, severity: u8, tag: &'a [u8], message: &'a [u8]) -> Line<'a> {
+        Line {
+            usual: LogTransport::Usual,
+            facility: None,
+            severity,
+            time: Time::Now,
+            hostname: self.hostname.as_deref(),
+            tag,
+            pid: &self.pid,
+            message_id: b"",
+            structured: b"",
+            message,
+        }
     }
     /// The rings, the built-in one first.
     pub fn rings(&self) -> &[Arc<Sink>] {
@@ -186,7 +212,8 @@ impl Logger {
     pub fn send(&self, proxy: ProxyId, unix_us: u64, severity: u8, structured: &[u8], message: &[u8]) {
         let targets = &self.targets;
         let tag = targets.tags[proxy].as_ref().unwrap_or(&targets.tag);
-        self.send_to(&targets.of_proxy[proxy], tag, unix_us, severity, structured, message);
+        let line = Line { structured, ..targets.line(severity, tag, message) };
+        self.send_to(&targets.of_proxy[proxy], unix_us, line);
     }
     /// Whether the agent of an engine logs at all.
     pub fn logs_agent(&self, engine: usize) -> bool {
@@ -194,13 +221,45 @@ impl Logger {
     }
     /// Sends a line about what an agent was told.
     pub fn send_agent(&self, engine: usize, unix_us: u64, severity: u8, message: &[u8]) {
-        self.send_to(&self.targets.of_agent[engine], &self.targets.tag, unix_us, severity, b"", message);
+        let line = self.targets.line(severity, &self.targets.tag, message);
+        self.send_to(&self.targets.of_agent[engine], unix_us, line);
     }
     /// Sends a line about the process itself.
     pub fn send_process(&self, unix_us: u64, severity: u8, message: &[u8]) {
-        self.send_to(&self.targets.of_process, &self.targets.tag, unix_us, severity, b"", message);
+        let line = self.targets.line(severity, &self.targets.tag, message);
+        self.send_to(&self.targets.of_process, unix_us, line);
     }
-    fn send_to(&self, used: &[usize], tag: &[u8], unix_us: u64, severity: u8, structured: &[u8], message: &[u8]) {
+    /// Sends the message of another program to the targets of a `log-forward` section.
+    pub fn forward(&self, section: usize, unix_us: u64, message: &SyslogMessage<'_>) {
+        let time = match (message.header, message.time) {
+            (HeaderKind::None, _) => Time::Now,
+            (_, None) => Time::Unknown,
+            (HeaderKind::Bsd, Some(time)) => Time::Bsd(time),
+            (HeaderKind::Ietf, Some(time)) => Time::Ietf(time),
+        };
+        // Without a format of its own, a target gets what the message has.
+        let usual = match message {
+            SyslogMessage { priority: None, .. } => LogTransport::Raw,
+            SyslogMessage { host: Some(_), header: HeaderKind::Ietf, .. } => LogTransport::Rfc5424,
+            SyslogMessage { host: Some(_), .. } => LogTransport::Rfc3164,
+            SyslogMessage { tag: Some(_), .. } => LogTransport::Local,
+            _ => LogTransport::Priority,
+        };
+        let line = Line {
+            usual,
+            facility: message.priority.map(|priority| priority / 8),
+            severity: (message.priority.unwrap_or_default() % 8) as u8,
+            time,
+            hostname: message.host,
+            tag: message.tag.unwrap_or_default(),
+            pid: message.pid.unwrap_or_default(),
+            message_id: message.message_id.unwrap_or_default(),
+            structured: message.structured.unwrap_or_default(),
+            message: message.text,
+        };
+        self.send_to(&self.targets.of_forward[section], unix_us, line);
+    }
+    fn send_to(&self, used: &[usize], unix_us: u64, line: Line<'_>) {
         if used.is_empty() {
             return;
         }
@@ -209,17 +268,8 @@ impl Logger {
         let mut outlets = self.outlets.borrow_mut();
         for &index in used {
             let outlet = &mut outlets[index];
-            if let Some(severity) = outlet.target.severity(severity) {
-                let line = header::Line {
-                    severity,
-                    clock: &mut clock,
-                    hostname: self.targets.hostname.as_deref(),
-                    tag,
-                    pid: self.targets.pid,
-                    structured,
-                    message,
-                };
-                outlet.add(line);
+            if let Some(severity) = outlet.target.severity(line.severity) {
+                outlet.add(&clock, Line { severity, ..line });
             }
         }
         let first = !self.waiting.replace(true);

@@ -31,6 +31,7 @@ mod sample;
 mod spoe;
 mod start;
 mod stick;
+pub mod syslog;
 pub mod table;
 pub mod time;
 mod tls_facts;

@@ -342,7 +342,7 @@ pub(super) const WITHOUT_EFFECT: &[Entry] = &[
         "use the service manager",
     ),
     Entry::accepted("tune.renice.startup", ONE, "Scheduling priority during startup", "use the service manager"),
-    Entry::accepted("tune.ring.queues", ONE, "Number of queues of a ring", "logs are not kept in rings"),
+    Entry::accepted("tune.ring.queues", ONE, "Number of queues of a ring", "each ring has one"),
     Entry::accepted("tune.quic.cc-hystart", ONE, "Congestion control", QUIC),
     Entry::accepted("tune.quic.disable-tx-pacing", NONE, "Disables pacing of outgoing packets", QUIC),
     Entry::accepted("tune.quic.disable-udp-gso", NONE, "Disables segmentation offload of UDP", QUIC),

@@ -1,6 +1,6 @@
 //! Where log lines go.
 
-use super::{ServerHost, ServerSettings};
+use super::{Bind, ServerHost, ServerSettings};
 use crate::span::{Span, Spanned};
 use std::{path::PathBuf, time::Duration};
 
@@ -75,6 +75,46 @@ pub struct Ring {
     pub servers: Vec<RingServer>,
     /// Where the section is in the configuration.
     pub span: Span,
+}
+
+/// `log-forward`: syslog messages of others, which are sent to log targets.
+#[derive(Clone, Debug)]
+pub struct LogForward {
+    /// The section's name.
+    pub name: String,
+    /// `bind`: where messages come over TCP or TLS.
+    pub binds: Vec<Bind>,
+    /// `dgram-bind`: where they come over UDP.
+    pub datagrams: Vec<Bind>,
+    /// `backlog`.
+    pub backlog: Option<u32>,
+    /// `maxconn`.
+    pub maxconn: u32,
+    /// `timeout client`: how long a connection may be silent.
+    pub client: Option<Duration>,
+    /// `log` lines of its own.
+    pub logs: Vec<LogTarget>,
+    /// `log global`: those of `global` as well.
+    pub log_global: bool,
+    /// Where the section is in the configuration.
+    pub span: Span,
+}
+
+impl LogForward {
+    /// A section with HAProxy's defaults.
+    pub fn new(name: String, span: Span) -> LogForward {
+        LogForward {
+            name,
+            binds: Vec::new(),
+            datagrams: Vec::new(),
+            backlog: None,
+            maxconn: 10,
+            client: None,
+            logs: Vec::new(),
+            log_global: false,
+            span,
+        }
+    }
 }
 
 /// A `server` line of a `ring`.

@@ -62,6 +62,8 @@ pub struct Config {
     pub spoe: Vec<SpoeEngine>,
     /// `ring` sections.
     pub rings: Vec<Ring>,
+    /// `log-forward` sections.
+    pub log_forwards: Vec<LogForward>,
     /// `mailers` sections.
     pub mailers: Vec<Mailers>,
     /// `program` sections.

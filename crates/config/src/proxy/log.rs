@@ -13,19 +13,7 @@ type Entry = Keyword<Draft>;
 
 pub(super) const KEYWORDS: &[Entry] = &[
     Entry::new("log", SOME, "Where log lines go: a target, or 'global'", |d, a| {
-        if a.negated {
-            a.rest();
-            d.proxy.logs.clear();
-            d.proxy.log_global = false;
-            return Ok(());
-        }
-        if a.take_if("global") {
-            d.proxy.log_global = true;
-            return a.unexpected(&[]);
-        }
-        let target = target(a)?;
-        d.proxy.logs.push(target);
-        Ok(())
+        line(&mut d.proxy.logs, &mut d.proxy.log_global, a)
     })
     .no(),
     Entry::new("log-format", ONE, "Format of log lines", |d, a| {
@@ -57,8 +45,8 @@ pub(super) const KEYWORDS: &[Entry] = &[
     Entry::refused(
         "log-steps",
         "Steps of a transaction that are logged",
-        "log profiles are not supported",
-        "remove it",
+        "it is a word of later versions than HAProxy 3.0",
+        "remove it; 'option logasap' says when a line is written",
     )
     .at(FRONT),
 ];
@@ -80,6 +68,22 @@ const TRANSPORTS: &[(&str, LogTransport)] = &[
     ("iso", LogTransport::Iso),
     ("raw", LogTransport::Raw),
 ];
+
+/// Parses what follows `log`, or `no log`: a target, or `global`.
+pub(crate) fn line(logs: &mut Vec<LogTarget>, global: &mut bool, args: &mut Args<'_>) -> Parsed {
+    if args.negated {
+        args.rest();
+        logs.clear();
+        *global = false;
+        return Ok(());
+    }
+    if args.take_if("global") {
+        *global = true;
+        return args.unexpected(&[]);
+    }
+    logs.push(target(args)?);
+    Ok(())
+}
 
 /// Parses `ADDRESS [len N] [format F] [sample R:S] FACILITY [LEVEL [MINLEVEL]]`.
 pub(crate) fn target(args: &mut Args<'_>) -> Parsed<LogTarget> {
@@ -104,7 +108,11 @@ pub(crate) fn target(args: &mut Args<'_>) -> Parsed<LogTarget> {
             target.sample = Some(sample(args)?);
         } else if args.take_if("profile") {
             let word = args.word("the name of a log profile")?;
-            return args.wrong(word, "log profiles are not supported", "use 'log-format' in the proxy");
+            return args.wrong(
+                word,
+                "log profiles are of later versions than HAProxy 3.0",
+                "use 'log-format' in the proxy",
+            );
         } else {
             break;
         }

@@ -39,8 +39,21 @@ pub struct Listeners {
     pub stats: Vec<(usize, OwnedFd)>,
     /// The sockets of `peers` sections: the section's place in the configuration, its `bind` line, and the socket.
     pub peers: Vec<(usize, usize, OwnedFd)>,
+    /// The sockets of `log-forward` sections.
+    pub logs: Vec<LogSocket>,
     /// Whether another process has handed over its sockets: it will also hand over its stick tables.
     pub succeeds: bool,
+}
+
+/// A socket of a `log-forward` section.
+#[derive(Debug)]
+pub struct LogSocket {
+    /// The section's place in the configuration.
+    pub section: usize,
+    /// Its `bind` line; `None` for datagrams.
+    pub bind: Option<usize>,
+    /// The socket.
+    pub socket: OwnedFd,
 }
 
 /// Why a `bind` line has no socket.
@@ -85,10 +98,10 @@ impl Listeners {
     pub fn open(config: &Config, workers: usize, mut inherited: Inherited) -> Result<Self, Vec<ListenError>> {
         let stats = stats_sockets(config);
         let enabled = config.proxies.entries().filter(|(_, proxy)| !proxy.disabled && proxy.kind.has_frontend());
-        let peers = peers_sockets(config);
-        let of_peers = peers.iter().map(|(section, proxy)| (Owner::Peers(*section), proxy));
+        let others = [peers_sockets(config), log_sockets(config)].concat();
+        let of_others = others.iter().map(|(owner, proxy)| (*owner, proxy));
         let proxies = enabled.map(|(id, proxy)| (Owner::Proxy(id), proxy)).chain([(Owner::Stats, &stats)]);
-        let proxies: Vec<_> = proxies.chain(of_peers).collect();
+        let proxies: Vec<_> = proxies.chain(of_others).collect();
         let succeeds = !inherited.is_empty() || inherited.takes_over();
         let mut all = Vec::new();
         // This comes before the first socket of our own.
@@ -107,9 +120,9 @@ impl Listeners {
                         source,
                     };
                     for address in single_ports(&written.value) {
-                        // One thread answers all commands, and one speaks with all peers.
+                        // One thread answers all commands, one speaks with all peers, and one receives all messages.
                         let workers = if matches!(owner, Owner::Proxy(_)) { workers } else { 1 };
-                        match Bound::new(proxy, bind, &address, workers, &mut inherited) {
+                        match Bound::new(proxy, bind, &address, owner.datagrams(), workers, &mut inherited) {
                             Ok(bound) => all.push((owner, bind_index, bound, fail)),
                             Err(e) => errors.push(fail(e)),
                         }
@@ -138,6 +151,11 @@ impl Listeners {
                     Owner::Peers(section) => {
                         listeners.peers.extend(sockets.into_iter().map(|socket| (section, bind, socket)));
                     }
+                    Owner::Logs { section, datagrams } => {
+                        let bind = (!datagrams).then_some(bind);
+                        let own = sockets.into_iter().map(|socket| LogSocket { section, bind, socket });
+                        listeners.logs.extend(own);
+                    }
                 },
                 Err(e) => errors.push(fail(e)),
             }
@@ -153,7 +171,9 @@ impl Listeners {
     pub fn copies(&self) -> io::Result<Vec<OwnedFd>> {
         let stats = self.stats.iter().map(|(_, socket)| socket);
         let peers = self.peers.iter().map(|(_, _, socket)| socket);
-        self.list.iter().map(|listener| &listener.socket).chain(stats).chain(peers).map(OwnedFd::try_clone).collect()
+        let logs = self.logs.iter().map(|log| &log.socket);
+        let all = self.list.iter().map(|listener| &listener.socket).chain(stats).chain(peers).chain(logs);
+        all.map(OwnedFd::try_clone).collect()
     }
 }
 
@@ -163,15 +183,37 @@ enum Owner {
     Proxy(ProxyId),
     Stats,
     Peers(usize),
+    Logs { section: usize, datagrams: bool },
+}
+
+impl Owner {
+    /// Whether datagrams are received, and no connections.
+    fn datagrams(self) -> bool {
+        matches!(self, Owner::Logs { datagrams: true, .. })
+    }
 }
 
 /// The `bind` lines of each `peers` section as those of a proxy.
-fn peers_sockets(config: &Config) -> Vec<(usize, Proxy)> {
+fn peers_sockets(config: &Config) -> Vec<(Owner, Proxy)> {
     let sections = config.peers.iter().enumerate().filter(|(_, section)| !section.disabled);
     let proxies = sections.map(|(at, section)| {
         let mut proxy = Proxy::new(section.name.clone(), ProxyKind::Frontend, section.span);
         proxy.binds.extend(section.binds.iter().cloned());
-        (at, proxy)
+        (Owner::Peers(at), proxy)
+    });
+    proxies.collect()
+}
+
+/// The lines of each `log-forward` section as those of a proxy for connections, and of one for datagrams.
+fn log_sockets(config: &Config) -> Vec<(Owner, Proxy)> {
+    let sections = config.log_forwards.iter().enumerate();
+    let proxies = sections.flat_map(|(section, lines)| {
+        [(false, &lines.binds), (true, &lines.datagrams)].map(|(datagrams, binds)| {
+            let mut proxy = Proxy::new(lines.name.clone(), ProxyKind::Frontend, lines.span);
+            proxy.binds.clone_from(binds);
+            proxy.backlog = lines.backlog;
+            (Owner::Logs { section, datagrams }, proxy)
+        })
     });
     proxies.collect()
 }
@@ -191,11 +233,11 @@ fn stats_sockets(config: &Config) -> Proxy {
 /// An error for each address on which another process listens, if no socket is inherited for it.
 fn strangers(proxies: &[(Owner, &Proxy)], inherited: &Inherited) -> Vec<ListenError> {
     let mut errors = Vec::new();
-    for (_, proxy) in proxies {
+    for (owner, proxy) in proxies {
         for bind in &proxy.binds {
             for written in &bind.addresses {
                 for address in single_ports(&written.value) {
-                    if let Err((step, source)) = bound::refuse_stranger(bind, &address, inherited) {
+                    if let Err((step, source)) = bound::refuse_stranger(bind, &address, owner.datagrams(), inherited) {
                         let (proxy, span) = (proxy.name.clone(), written.span);
                         errors.push(ListenError { proxy, span, address: describe(&address), step, source });
                     }

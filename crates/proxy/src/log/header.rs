@@ -1,30 +1,54 @@
 //! The header of a line in each of HAProxy's log formats.
 
 use penstock_config::model::LogTransport;
-use penstock_rules::time;
+use penstock_rules::{
+    syslog::{bsd_time, ietf_time},
+    time,
+};
 use std::io::Write;
 
-/// Everything that a line consists of.
+/// Everything that a line consists of. What is empty is left out, or stands there as `-`.
+#[derive(Clone, Copy)]
 pub(crate) struct Line<'a> {
+    /// The format, where the target names none.
+    pub usual: LogTransport,
+    /// That of the target, if there is none.
+    pub facility: Option<u16>,
     pub severity: u8,
-    pub clock: &'a mut Clock,
+    pub time: Time<'a>,
     pub hostname: Option<&'a [u8]>,
     pub tag: &'a [u8],
-    pub pid: u32,
-    /// `log-format-sd`, rendered.
+    pub pid: &'a [u8],
+    /// RFC 5424's MSGID.
+    pub message_id: &'a [u8],
+    /// RFC 5424's STRUCTURED-DATA.
     pub structured: &'a [u8],
     pub message: &'a [u8],
 }
 
+/// The time in a line.
+#[derive(Clone, Copy)]
+pub(crate) enum Time<'a> {
+    /// When the line is written.
+    Now,
+    /// None that is known: where a format needs one, when the line is written.
+    Unknown,
+    /// As RFC 3164 writes it.
+    Bsd(&'a [u8]),
+    /// As RFC 5424 writes it.
+    Ietf(&'a [u8]),
+}
+
 impl Line<'_> {
     /// Appends the whole line to `out`, with its line end, truncated to at most `max` bytes.
-    pub fn write(self, transport: LogTransport, facility: u8, max: usize, out: &mut Vec<u8>) {
+    pub fn write(self, clock: &Clock, transport: LogTransport, facility: u8, max: usize, out: &mut Vec<u8>) {
         let start = out.len();
-        let priority = u32::from(facility) * 8 + u32::from(self.severity);
+        let transport = if transport == LogTransport::Usual { self.usual } else { transport };
+        let priority = u32::from(self.facility.unwrap_or(facility.into())) * 8 + u32::from(self.severity);
         match transport {
             LogTransport::Usual | LogTransport::Local => {
                 write_number(out, b"<", priority, b">");
-                out.extend_from_slice(self.clock.bsd());
+                self.write_bsd_time(clock, out);
                 if let Some(hostname) = self.hostname.filter(|_| transport == LogTransport::Usual) {
                     out.extend_from_slice(hostname);
                     out.push(b' ');
@@ -33,28 +57,29 @@ impl Line<'_> {
             }
             LogTransport::Rfc3164 => {
                 write_number(out, b"<", priority, b">");
-                out.extend_from_slice(self.clock.bsd());
+                self.write_bsd_time(clock, out);
                 out.extend_from_slice(self.hostname.unwrap_or(b"localhost"));
                 out.push(b' ');
                 self.write_tag(out);
             }
             LogTransport::Rfc5424 => {
                 write_number(out, b"<", priority, b">1 ");
-                self.clock.iso(out);
-                out.extend_from_slice(self.hostname.unwrap_or(b"-"));
-                out.push(b' ');
-                out.extend_from_slice(self.tag);
-                write_number(out, b" ", self.pid, b" - ");
-                out.extend_from_slice(if self.structured.is_empty() { b"-" } else { self.structured });
-                out.push(b' ');
+                match self.time {
+                    Time::Unknown => out.extend_from_slice(b"- "),
+                    _ => self.write_iso_time(clock, out),
+                }
+                for part in [self.hostname.unwrap_or_default(), self.tag, self.pid, self.message_id, self.structured] {
+                    out.extend_from_slice(if part.is_empty() { b"-" } else { part });
+                    out.push(b' ');
+                }
             }
             LogTransport::Priority => write_number(out, b"<", priority, b">"),
             LogTransport::Short => write_number(out, b"<", u32::from(self.severity), b">"),
             LogTransport::Timed => {
                 write_number(out, b"<", u32::from(self.severity), b">");
-                self.clock.iso(out);
+                self.write_iso_time(clock, out);
             }
-            LogTransport::Iso => self.clock.iso(out),
+            LogTransport::Iso => self.write_iso_time(clock, out),
             LogTransport::Raw => {}
         }
         let room = max.saturating_sub(out.len() - start).saturating_sub(1);
@@ -63,8 +88,42 @@ impl Line<'_> {
     }
 
     fn write_tag(&self, out: &mut Vec<u8>) {
+        if self.tag.is_empty() {
+            return;
+        }
         out.extend_from_slice(self.tag);
-        write_number(out, b"[", self.pid, b"]: ");
+        if !self.pid.is_empty() {
+            out.push(b'[');
+            out.extend_from_slice(self.pid);
+            out.push(b']');
+        }
+        out.extend_from_slice(b": ");
+    }
+
+    /// Writes the time as RFC 3164 has it. One that cannot be written so is replaced by that of the clock.
+    fn write_bsd_time(&self, clock: &Clock, out: &mut Vec<u8>) {
+        match self.time {
+            Time::Bsd(time) => out.extend_from_slice(time),
+            Time::Ietf(time) => match bsd_time(time) {
+                Some(time) => out.extend_from_slice(&time),
+                None => return out.extend_from_slice(clock.bsd()),
+            },
+            Time::Now | Time::Unknown => return out.extend_from_slice(clock.bsd()),
+        }
+        out.push(b' ');
+    }
+
+    /// Writes the time as RFC 5424 has it.
+    fn write_iso_time(&self, clock: &Clock, out: &mut Vec<u8>) {
+        match self.time {
+            Time::Ietf(time) => out.extend_from_slice(time),
+            Time::Bsd(time) => match ietf_time(time, clock.year()) {
+                Some(time) => out.extend_from_slice(&time),
+                None => return clock.iso(out),
+            },
+            Time::Now | Time::Unknown => return clock.iso(out),
+        }
+        out.push(b' ');
     }
 }
 
@@ -104,6 +163,9 @@ impl Clock {
         self.zone.insert(3, b':');
         self.zone.push(b' ');
     }
+    fn year(&self) -> &[u8] {
+        self.iso.get(..4).unwrap_or_default()
+    }
     /// `Nov 21 21:30:17 `.
     fn bsd(&self) -> &[u8] {
         &self.bsd
@@ -127,16 +189,19 @@ mod tests {
         let mut clock = Clock::default();
         clock.set(NOW, |_| 0);
         let line = Line {
+            usual: LogTransport::Usual,
+            facility: None,
             severity: 6,
-            clock: &mut clock,
+            time: Time::Now,
             hostname,
             tag: b"haproxy",
-            pid: 30599,
+            pid: b"30599",
+            message_id: b"",
             structured: b"",
             message: b"127.0.0.1:1 f",
         };
         let mut out = Vec::new();
-        line.write(transport, 16, max, &mut out);
+        line.write(&clock, transport, 16, max, &mut out);
         String::from_utf8(out).unwrap()
     }
 

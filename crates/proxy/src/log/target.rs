@@ -1,6 +1,9 @@
 //! Log targets: UDP, a unix datagram socket, a descriptor, a ring.
 
-use super::{header::Line, ring::Sink};
+use super::{
+    header::{Clock, Line},
+    ring::Sink,
+};
 use penstock_config::model::{LogAddress, LogTarget};
 use rustix::{
     fs::{OFlags, fcntl_getfl, fcntl_setfl},
@@ -168,12 +171,12 @@ impl Outlet {
     pub fn new(target: Arc<Target>) -> Self {
         Outlet { target, lines: Vec::new(), ends: Vec::new() }
     }
-    pub fn add(&mut self, line: Line<'_>) {
+    pub fn add(&mut self, clock: &Clock, line: Line<'_>) {
         if self.target.sample.as_ref().is_some_and(|sample| !sample.take()) {
             return;
         }
         let conf = &self.target.line;
-        line.write(conf.format, conf.facility, conf.len as usize, &mut self.lines);
+        line.write(clock, conf.format, conf.facility, conf.len as usize, &mut self.lines);
         self.ends.push(self.lines.len() as u32);
         if self.lines.len() > HELD_MAX {
             self.flush();

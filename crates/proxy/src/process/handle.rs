@@ -47,7 +47,7 @@ pub(crate) struct Inner {
 }
 
 /// What the process is doing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum State {
     /// The process accepts connections.
     Running,

@@ -140,10 +140,10 @@ impl Runtime {
                 return Err(e);
             }
         }
-        let (sockets, succeeds) = (listeners.peers, listeners.succeeds);
+        let (sockets, logs, succeeds) = (listeners.peers, listeners.logs, listeners.succeeds);
         let started = watchdog::start(handle.clone()).and_then(|()| sampling::start(&handle));
         let started = started.and_then(|()| lists::keep_tidy(handle.clone()));
-        let started = started.and_then(|()| log_threads::start(&handle));
+        let started = started.and_then(|()| log_threads::start(&handle, logs));
         started.and_then(|()| peers::start(&handle, sockets, succeeds)).inspect_err(|_| {
             handle.stop();
             handle.wait();

@@ -22,6 +22,7 @@ pub(super) type Failed = (&'static str, io::Error);
 /// What an address stands for on this system.
 enum Target {
     Tcp(SocketAddr),
+    Udp(SocketAddr),
     Unix(PathBuf),
     Abstract(String),
     Fd(i32),
@@ -45,8 +46,13 @@ const CLOSING: Duration = Duration::from_millis(500);
 
 /// Fails if another process listens on the address and none of its sockets was inherited. The system would let both
 /// share the address, and each would get some of the clients.
-pub(super) fn refuse_stranger(bind: &Bind, address: &ListenAddress, inherited: &Inherited) -> Result<(), Failed> {
-    let target = Target::of(address)?;
+pub(super) fn refuse_stranger(
+    bind: &Bind,
+    address: &ListenAddress,
+    datagrams: bool,
+    inherited: &Inherited,
+) -> Result<(), Failed> {
+    let target = Target::of(address, datagrams)?;
     let identity = target.identity(bind).map_err(|e| ("create", e))?;
     if identity.is_some_and(|identity| inherited.concerns(&identity)) {
         return Ok(());
@@ -70,13 +76,14 @@ impl<'a> Bound<'a> {
         proxy: &'a Proxy,
         bind: &'a Bind,
         address: &ListenAddress,
+        datagrams: bool,
         workers: usize,
         inherited: &mut Inherited,
     ) -> Result<Self, Failed> {
-        let target = Target::of(address)?;
+        let target = Target::of(address, datagrams)?;
         let identity = target.identity(bind).map_err(|e| ("create", e))?;
         // The system does not allow a second socket for these.
-        let is_shared = !matches!(target, Target::Tcp(_));
+        let is_shared = !matches!(target, Target::Tcp(_) | Target::Udp(_));
         let mut bound = Bound { proxy, bind, target, identity, is_shared, inherited: Vec::new(), fresh: Vec::new() };
         for _ in 0..if is_shared { 1 } else { workers } {
             match bound.identity.as_ref().and_then(|identity| inherited.take(identity)) {
@@ -130,7 +137,7 @@ impl<'a> Bound<'a> {
             Target::Abstract(_) => {
                 self.inherited.iter().chain(&self.fresh).try_for_each(|socket| self.fill(SockRef::from(socket)))?;
             }
-            Target::Fd(_) => {}
+            Target::Udp(_) | Target::Fd(_) => {}
         }
         let mut sockets = self.inherited;
         sockets.extend(self.fresh);
@@ -149,7 +156,8 @@ impl<'a> Bound<'a> {
         let unix = || Socket::new(Domain::UNIX, Type::STREAM.nonblocking().cloexec(), None).map_err(|e| ("create", e));
         let bound = |e| ("bind", e);
         match &self.target {
-            Target::Tcp(address) => self.open_tcp(*address),
+            Target::Tcp(address) => self.open_net(*address, Type::STREAM),
+            Target::Udp(address) => self.open_net(*address, Type::DGRAM),
             Target::Unix(path) => {
                 let temporary = temporary(path);
                 match std::fs::remove_file(&temporary) {
@@ -169,11 +177,10 @@ impl<'a> Bound<'a> {
         }
     }
 
-    fn open_tcp(&self, address: SocketAddr) -> Result<OwnedFd, Failed> {
+    fn open_net(&self, address: SocketAddr, kind: Type) -> Result<OwnedFd, Failed> {
         let create = |e| ("create", e);
         let bind = self.bind;
-        let socket =
-            Socket::new(Domain::for_address(address), Type::STREAM.nonblocking().cloexec(), None).map_err(create)?;
+        let socket = Socket::new(Domain::for_address(address), kind.nonblocking().cloexec(), None).map_err(create)?;
         socket.set_reuse_address(true).map_err(create)?;
         socket.set_reuse_port(true).map_err(create)?;
         if address.is_ipv6() && (bind.v6only || bind.v4v6) {
@@ -244,12 +251,13 @@ impl<'a> Bound<'a> {
 
 impl Target {
     /// Resolves the address; a host name stands for its first address.
-    fn of(address: &ListenAddress) -> Result<Self, Failed> {
+    fn of(address: &ListenAddress, datagrams: bool) -> Result<Self, Failed> {
+        let net = if datagrams { Target::Udp } else { Target::Tcp };
         Ok(match address {
-            ListenAddress::Ip { ip, first, .. } => Target::Tcp(SocketAddr::new(*ip, *first)),
+            ListenAddress::Ip { ip, first, .. } => net(SocketAddr::new(*ip, *first)),
             ListenAddress::Host { host, first, .. } => {
                 let mut found = (host.as_str(), *first).to_socket_addrs().map_err(|e| ("resolve", e))?;
-                Target::Tcp(found.next().ok_or_else(|| ("resolve", io::Error::from(io::ErrorKind::NotFound)))?)
+                net(found.next().ok_or_else(|| ("resolve", io::Error::from(io::ErrorKind::NotFound)))?)
             }
             ListenAddress::Unix(path) => Target::Unix(path.clone()),
             ListenAddress::Abstract(name) => Target::Abstract(name.clone()),
@@ -272,6 +280,12 @@ impl Target {
                 });
                 bound.is_err_and(|e| e.kind() == io::ErrorKind::AddrInUse) && somebody_listens(address.port())
             }
+            Target::Udp(address) if address.port() != 0 => {
+                let probe = Socket::new(Domain::for_address(*address), Type::DGRAM.cloexec(), None);
+                probe
+                    .and_then(|probe| probe.bind(&(*address).into()))
+                    .is_err_and(|e| e.kind() == io::ErrorKind::AddrInUse)
+            }
             // A socket file on which no process answers is stale.
             Target::Unix(path) => {
                 let asked = Socket::new(Domain::UNIX, Type::STREAM.nonblocking().cloexec(), None)
@@ -282,7 +296,7 @@ impl Target {
                     Err(e) => e.kind() == io::ErrorKind::WouldBlock,
                 }
             }
-            Target::Tcp(_) | Target::Abstract(_) | Target::Fd(_) => false,
+            Target::Tcp(_) | Target::Udp(_) | Target::Abstract(_) | Target::Fd(_) => false,
         }
     }
 
@@ -291,6 +305,7 @@ impl Target {
     fn identity(&self, bind: &Bind) -> io::Result<Option<Identity>> {
         Ok(match self {
             Target::Tcp(address) => Some(Identity::tcp(bind, *address)?),
+            Target::Udp(address) => Some(Identity::Udp { address: *address }),
             // Without its file, no client would find it.
             Target::Unix(path) => {
                 let is_there = std::fs::metadata(path).is_ok_and(|file| file.file_type().is_socket());

@@ -14,7 +14,16 @@ use std::{
 /// Two sockets with the same identity receive the same clients' connections.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Identity {
-    Tcp { address: SocketAddr, interface: Option<Vec<u8>>, only_v6: bool, transparent: bool },
+    Tcp {
+        address: SocketAddr,
+        interface: Option<Vec<u8>>,
+        only_v6: bool,
+        transparent: bool,
+    },
+    /// A socket that receives datagrams from anybody.
+    Udp {
+        address: SocketAddr,
+    },
     Unix(PathBuf),
     Abstract(Vec<u8>),
 }
@@ -42,10 +51,14 @@ impl Identity {
     /// If the descriptor is not a socket.
     fn of(socket: &OwnedFd) -> io::Result<Option<Self>> {
         let socket = SockRef::from(socket);
+        let own = socket.local_addr()?;
+        if socket.r#type()? == Type::DGRAM && matches!(socket.domain()?, Domain::IPV4 | Domain::IPV6) {
+            let is_connected = socket.peer_addr().is_ok();
+            return Ok(own.as_socket().filter(|_| !is_connected).map(|address| Identity::Udp { address }));
+        }
         if socket.r#type()? != Type::STREAM || !socket.is_listener()? {
             return Ok(None);
         }
-        let own = socket.local_addr()?;
         Ok(match socket.domain()? {
             Domain::UNIX => match own.as_pathname() {
                 Some(path) => Some(Identity::Unix(without_suffix(path).to_owned())),
@@ -126,7 +139,7 @@ impl Inherited {
     pub(super) fn concerns(&self, identity: &Identity) -> bool {
         let port = |identity: &Identity| match identity {
             Identity::Tcp { address, .. } => Some(address.port()),
-            Identity::Unix(_) | Identity::Abstract(_) => None,
+            Identity::Udp { .. } | Identity::Unix(_) | Identity::Abstract(_) => None,
         };
         let is_near = |own: &Identity| own == identity || port(own).is_some_and(|own| port(identity) == Some(own));
         self.sockets.keys().any(is_near)
@@ -164,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_listening_socket_has_an_identity() {
+    fn only_a_socket_that_hears_strangers_has_an_identity() {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let connected = std::net::TcpStream::connect(address).unwrap();
@@ -173,7 +186,11 @@ mod tests {
         let wanted = Identity::tcp(&Bind::new(Vec::new(), Span::default()), address).unwrap();
         assert_eq!(Identity::of(&listener.into()).unwrap(), Some(wanted));
         assert_eq!(Identity::of(&connected.into()).unwrap(), None);
-        assert_eq!(Identity::of(&datagrams.into()).unwrap(), None);
+        let heard = Identity::Udp { address: datagrams.local_addr().unwrap() };
+        let answering = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+        answering.connect(datagrams.local_addr().unwrap()).unwrap();
+        assert_eq!(Identity::of(&datagrams.into()).unwrap(), Some(heard));
+        assert_eq!(Identity::of(&answering.into()).unwrap(), None);
         assert!(Identity::of(&file.into()).is_err());
     }
 
