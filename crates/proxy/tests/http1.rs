@@ -3,7 +3,10 @@
 mod common;
 
 use common::{Client, Origin, Proxy, port};
-use std::io::Write;
+use std::{
+    io::Write,
+    time::{Duration, Instant},
+};
 
 fn config(port: u16, origin: &Origin, more: &str) -> String {
     format!(
@@ -215,6 +218,33 @@ fn a_100_continue_of_the_server_reaches_the_client() {
     assert_eq!(client.response(), "HTTP/1.1 100 Continue\r\n\r\n");
     client.send("abc");
     assert!(client.response().starts_with("HTTP/1.1 200 OK"));
+}
+
+#[test]
+fn the_rest_of_a_body_that_is_answered_early_is_waited_for_and_not_for_long() {
+    let origin = Origin::start(|recorder, _| {
+        while recorder.head().is_some() {
+            recorder.stream.write_all(b"HTTP/1.1 401 Unauthorized\r\ncontent-length: 0\r\n\r\n").unwrap();
+            if recorder.bytes(8).is_none() {
+                return;
+            }
+        }
+    });
+    let (_proxy, port) = start(&origin, "");
+    let mut client = Client::connect(port);
+    for _ in 0..2 {
+        client.send("POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 8\r\n\r\nhalf");
+        let response = client.response();
+        assert!(response.starts_with("HTTP/1.1 401 ") && !response.contains("connection:"), "{response}");
+        client.send("rest");
+    }
+    assert_eq!(origin.connections(), 1);
+    client.send("POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 8\r\n\r\nhalf");
+    client.response();
+    // Nothing more: both connections end, though the client has not been told so before, and well before its timeout of 5 s.
+    let begun = Instant::now();
+    assert_eq!(client.rest().0, "");
+    assert!(begun.elapsed() < Duration::from_secs(4), "{:?}", begun.elapsed());
 }
 
 #[test]
