@@ -79,7 +79,7 @@ pub struct Attempts {
     bound: bool,
     /// Whether `force-persist` applies: it stays with its server whatever happens.
     forced: bool,
-    /// The server of the last attempt.
+    /// The server of the last attempt, or that which turned the request away.
     last: Option<ServerId>,
 }
 
@@ -90,7 +90,7 @@ pub enum Attempt {
     First,
     /// Another attempt at the same server.
     Repeated,
-    /// An attempt at a different server from this one, which failed.
+    /// An attempt at a different server from this one, which failed or turned the request away.
     Moved(ServerId),
 }
 
@@ -114,6 +114,17 @@ impl Attempts {
             Some(before) if before == server => Attempt::Repeated,
             Some(before) => Attempt::Moved(before),
         }
+    }
+    /// Records that the server to which persistence ties the request has not even room to wait, or went down before it was
+    /// the request's turn: `option redispatch` frees the request, whose next server is then one that it was moved to.
+    /// Whether it did.
+    pub fn turned_away(&mut self, proxy: &Proxy, want: &mut Want) -> bool {
+        if self.forced || proxy.options.redispatch.is_none() || want.persistent.is_none() {
+            return false;
+        }
+        self.bound = false;
+        self.last = want.persistent.take();
+        true
     }
     /// Records a failed attempt when another one is left: decides where that goes. Returns a pause to make before it if
     /// the failure was one of connecting: one is needed if the same server is asked again, or if the backend has no

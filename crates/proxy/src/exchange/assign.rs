@@ -45,6 +45,7 @@ pub(crate) async fn assign(
     x: &mut Exchange,
     pool: &Arc<Backend>,
     want: &Want,
+    attempts: &mut Attempts,
     gone: &mut dyn FnMut(&mut Context<'_>) -> Poll<()>,
 ) -> Result<Slot, Unserved> {
     let worker = conn.worker;
@@ -86,16 +87,16 @@ pub(crate) async fn assign(
                         waited(x);
                         return Ok(slot);
                     }
-                    Ok(Granted::Again) => {}
+                    Ok(Granted::Again) => {
+                        attempts.turned_away(proxy, &mut want);
+                    }
                     Err(unserved) => {
                         waited(x);
                         return Err(unserved);
                     }
                 }
             }
-            Assignment::Full if want.persistent.is_some() && proxy.options.redispatch.is_some() => {
-                want.persistent = None;
-            }
+            Assignment::Full if attempts.turned_away(proxy, &mut want) => {}
             Assignment::Full => return Err(Unserved(Termination(By::Server, During::Queue), 503)),
             Assignment::NoServer => return Err(Unserved(Termination(By::Server, During::Connect), 503)),
         }
@@ -151,7 +152,7 @@ pub(crate) async fn reach<T>(
     let proxy = &worker.shared.config.proxies[pool.proxy];
     let mut attempts = Attempts::new(&want, forced);
     loop {
-        let slot = match assign(conn, x, pool, &want, gone).await {
+        let slot = match assign(conn, x, pool, &want, &mut attempts, gone).await {
             Ok(slot) => slot,
             Err(Unserved(termination, _)) => {
                 worker.counters().backend(pool.proxy).connect_errors.inc();

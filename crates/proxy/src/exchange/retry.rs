@@ -19,7 +19,7 @@ use penstock_rules::{By, During, Termination};
 use std::{
     future::{Future, poll_fn},
     pin::{Pin, pin},
-    task::Poll,
+    task::{Context, Poll},
 };
 
 /// Finds a server and forwards the request, as many times as `retries` allows.
@@ -47,7 +47,8 @@ pub(super) async fn to_backend(live: &mut Live<'_, '_>, backend: ProxyId) {
     let mut attempts = Attempts::new(&want, persistence.forced);
     let mut again = true;
     loop {
-        let slot = match assign(live.conn, live.x, pool, &want, &mut |cx| live.client.poll_gone(cx)).await {
+        let gone = &mut |cx: &mut Context<'_>| live.client.poll_gone(cx);
+        let slot = match assign(live.conn, live.x, pool, &want, &mut attempts, gone).await {
             Ok(slot) => slot,
             Err(Unserved(termination, 0)) => {
                 // The client left the queue by itself, so no status is set.
