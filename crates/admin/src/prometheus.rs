@@ -6,10 +6,12 @@ use crate::metrics::METRICS;
 use crate::page::decode;
 use penstock_proxy::{
     Forgeries,
+    resolving::{COUNTS, Section},
     snapshot::{Kind, Process, Row, Snapshot},
 };
 use penstock_rules::table::StickTable;
 use std::{
+    collections::HashMap,
     fmt::{Display, Write as _},
     sync::Arc,
 };
@@ -23,6 +25,7 @@ pub struct Scope {
     backends: bool,
     servers: bool,
     sticktables: bool,
+    resolvers: bool,
     /// `no-maint`: whether servers in maintenance are omitted.
     no_maint: bool,
 }
@@ -38,13 +41,13 @@ impl Scope {
             backends: on,
             servers: on,
             sticktables: on,
+            resolvers: on,
             no_maint: false,
         };
         let (all, none) = (every(true), every(false));
         let (mut scope, mut narrowed) = (all, false);
-        for pair in query.split('#').next().unwrap_or_default().split('&') {
-            let (name, value) = pair.split_once('=').map_or((pair, None), |(name, value)| (name, Some(decode(value))));
-            match decode(name).as_str() {
+        for (name, value) in pairs(query) {
+            match name.as_str() {
                 "scope" => {
                     if !std::mem::replace(&mut narrowed, true) {
                         scope = Scope { no_maint: scope.no_maint, ..none };
@@ -58,6 +61,7 @@ impl Scope {
                         "backend" => scope.backends = true,
                         "server" => scope.servers = true,
                         "sticktable" => scope.sticktables = true,
+                        "resolver" => scope.resolvers = true,
                         _ => return None,
                     }
                 }
@@ -69,8 +73,64 @@ impl Scope {
     }
 }
 
+/// The metrics that `metrics=` names, each with whether it is shown. If one was asked for, those that are not named are left out.
+#[derive(Debug, Default)]
+pub struct MetricNames {
+    named: HashMap<String, bool>,
+    only_named: bool,
+}
+
+impl MetricNames {
+    /// Parses a query string: names behind commas, which a minus sign leaves out; the last word on a name counts. `None` for `metrics`
+    /// without a value.
+    pub fn parse(query: &str) -> Option<MetricNames> {
+        let mut filter = MetricNames::default();
+        for (_, value) in pairs(query).filter(|(name, _)| name == "metrics") {
+            for word in value?.split(',').filter(|word| !word.is_empty()) {
+                let (name, shown) = word.strip_prefix('-').map_or((word, true), |name| (name, false));
+                filter.only_named |= shown;
+                filter.named.insert(name.to_string(), shown);
+            }
+        }
+        Some(filter)
+    }
+
+    fn shows(&self, name: &str) -> bool {
+        self.named.get(name).copied().unwrap_or(!self.only_named)
+    }
+
+    /// The metrics of an exposition that are shown.
+    fn apply(&self, text: String) -> String {
+        if self.named.is_empty() {
+            return text;
+        }
+        let mut shown = true;
+        let lines = text.split_inclusive('\n').filter(|line| {
+            if let Some(help) = line.strip_prefix("# HELP ") {
+                shown = self.shows(help.split(' ').next().unwrap_or_default());
+            }
+            shown
+        });
+        lines.collect()
+    }
+}
+
+/// The names and values of a query string.
+fn pairs(query: &str) -> impl Iterator<Item = (String, Option<String>)> + '_ {
+    query.split('#').next().unwrap_or_default().split('&').map(|pair| match pair.split_once('=') {
+        Some((name, value)) => (decode(name), Some(decode(value))),
+        None => (decode(pair), None),
+    })
+}
+
 /// The exposition format, version 0.0.4.
-pub fn render(snapshot: &Snapshot, tables: &[Arc<StickTable>], scope: Scope, version: &str) -> String {
+pub fn render(
+    snapshot: &Snapshot,
+    tables: &[Arc<StickTable>],
+    resolvers: &[Section],
+    (scope, filter): (Scope, &MetricNames),
+    version: &str,
+) -> String {
     let mut out = String::with_capacity(16 * 1024);
     if scope.process {
         process(&mut out, &snapshot.process, version);
@@ -125,7 +185,30 @@ pub fn render(snapshot: &Snapshot, tables: &[Arc<StickTable>], scope: Scope, ver
         of_tables(&mut out, tables, "size", "Entries that the stick table may have", |table| table.spec.size);
         of_tables(&mut out, tables, "used", "Entries of the stick table", |table| table.len());
     }
-    out
+    if scope.resolvers {
+        of_resolvers(&mut out, resolvers);
+    }
+    filter.apply(out)
+}
+
+/// What came of the queries to each name server.
+fn of_resolvers(out: &mut String, sections: &[Section]) {
+    for (at, word) in COUNTS.into_iter().enumerate() {
+        let name = format!("haproxy_resolver_{}", if word == "snd_error" { "send_error" } else { word });
+        let mut series = String::new();
+        for section in sections {
+            for server in &section.nameservers {
+                let (of, to) = (escape(&section.name), escape(&server.name));
+                let count = server.counts().nth(at).map_or(0, |(_, count)| count);
+                // Writing to a String does not fail.
+                let _ = writeln!(series, "{name}{{resolver=\"{of}\",nameserver=\"{to}\"}} {count}");
+            }
+        }
+        if !series.is_empty() {
+            head(out, &name, false, &format!("Count of queries and answers: {word} in 'show resolvers'"));
+            out.push_str(&series);
+        }
+    }
 }
 
 /// A metric of all stick tables.
@@ -388,5 +471,29 @@ mod tests {
         assert!(tables.sticktables && !tables.servers && !tables.process);
         assert!(Scope::parse("").is_some_and(|scope| scope.process && scope.listeners));
         assert!(Scope::parse("scope=").is_some_and(|scope| !scope.process && !scope.servers));
+    }
+
+    #[test]
+    fn metrics_are_named_or_left_out() {
+        let shown = |query: &str| {
+            let filter = MetricNames::parse(query).expect("a value");
+            let text = ["a", "b", "c"].map(|name| format!("# HELP {name} Text\n# TYPE {name} gauge\n{name} 1\n"));
+            let left = filter.apply(text.concat());
+            left.lines().filter_map(|line| line.strip_suffix(" 1")).collect::<String>()
+        };
+        for (query, expected) in [
+            ("", "abc"),
+            ("metrics=", "abc"),
+            ("metrics=-", "abc"),
+            ("metrics=,b,&scope=*&metrics=%63", "bc"),
+            ("metrics=-b", "ac"),
+            ("metrics=a,-b", "a"),
+            ("metrics=b,-b", ""),
+            ("metrics=-b,b", "b"),
+            ("metrics=A", ""),
+        ] {
+            assert_eq!(shown(query), expected, "{query}");
+        }
+        assert!(MetricNames::parse("metrics").is_none());
     }
 }

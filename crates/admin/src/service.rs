@@ -51,10 +51,13 @@ impl Service for Exporter {
     fn answer(&self, request: ServiceRequest<'_>) -> ServiceResponse {
         let target = String::from_utf8_lossy(request.target);
         let query = target.split_once('?').map_or("", |(_, query)| query);
-        let Some(scope) = prometheus::Scope::parse(query) else {
-            return answer(400, "text/plain", "no such scope\n".into());
+        let (Some(scope), Some(filter)) = (prometheus::Scope::parse(query), prometheus::MetricNames::parse(query))
+        else {
+            return answer(400, "text/plain", "a scope that does not exist, or a parameter without its value\n".into());
         };
-        let text = prometheus::render(&request.handle.snapshot(), &request.handle.tables(), scope, &self.version);
+        let (handle, wanted) = (request.handle, (scope, &filter));
+        let resolvers = &handle.shared().resolving.sections;
+        let text = prometheus::render(&handle.snapshot(), &handle.tables(), resolvers, wanted, &self.version);
         answer(200, "text/plain; version=0.0.4", text)
     }
 }

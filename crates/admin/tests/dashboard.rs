@@ -30,7 +30,8 @@ fn names(expression: &str) -> impl Iterator<Item = &str> {
 /// All names that the exporter may write.
 fn known() -> BTreeSet<String> {
     let all = prometheus::Scope::parse("").expect("everything");
-    let page = prometheus::render(&Snapshot::default(), &[], all, "0");
+    let all = (all, &prometheus::MetricNames::default());
+    let page = prometheus::render(&Snapshot::default(), &[], &[], all, "0");
     let mut known = BTreeSet::new();
     for (name, kind) in page.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split_once(' ')) {
         match kind {
