@@ -160,9 +160,15 @@ impl Stats {
         if !self.secret.admits(request, first("token")) {
             return "FORM";
         }
-        let (Some(action), Some(backend)) = (first("action"), first("b")) else { return "ERRP" };
-        let Some(command) = command(action) else { return if action.is_empty() { "NONE" } else { "ERRP" } };
-        let snapshot = request.handle.snapshot();
+        let (action, backend, snapshot) = (first("action").map(command), first("b"), request.handle.snapshot());
+        let exists = |backend: &str| {
+            let mut rows = snapshot.rows.iter().filter(|row| row.kind == Kind::Backend);
+            rows.any(|row| covers(page, row, &request.proxy.name) && is_called(backend, &row.proxy_name, row.iid))
+        };
+        if action == Some(None) || backend.is_some_and(|backend| !exists(backend)) {
+            return "ERRP";
+        }
+        let (Some(Some(command)), Some(backend)) = (action, backend) else { return "NONE" };
         let (mut wanted, mut done) = (0, 0);
         for (_, server) in pairs.iter().filter(|(name, _)| name == "s") {
             wanted += 1;
@@ -172,7 +178,8 @@ impl Stats {
             }
         }
         match (wanted, done) {
-            (0, _) | (_, 0) => "NONE",
+            (0, _) => "NONE",
+            (_, 0) => "ERRP",
             (wanted, done) if wanted == done => "DONE",
             _ => "PART",
         }
@@ -209,17 +216,21 @@ fn authorized(page: &StatsPage, request: &ServiceRequest<'_>) -> bool {
 /// Finds a server by name, or by `#` and number, in a backend found in the same way, among those that `stats scope` allows. What a viewer
 /// has chosen to see does not matter.
 fn find(snapshot: &Snapshot, page: &StatsPage, self_name: &str, backend: &str, server: &str) -> Option<ServerRef> {
-    let is = |wanted: &str, name: &str, id: u32| match wanted.strip_prefix('#') {
-        Some(number) => number.parse() == Ok(id),
-        None => wanted == name,
-    };
     let row = snapshot.rows.iter().find(|row| {
         row.kind == Kind::Server
             && covers(page, row, self_name)
-            && is(backend, &row.proxy_name, row.iid)
-            && is(server, &row.name, row.sid)
+            && is_called(backend, &row.proxy_name, row.iid)
+            && is_called(server, &row.name, row.sid)
     })?;
     row.at
+}
+
+/// Whether a form means the proxy or server of that name and number.
+fn is_called(wanted: &str, name: &str, id: u32) -> bool {
+    match wanted.strip_prefix('#') {
+        Some(number) => number.parse() == Ok(id),
+        None => wanted == name,
+    }
 }
 
 /// The actions by the names in HAProxy's forms, including older ones.
