@@ -204,10 +204,11 @@ fn remove_line(args: &mut Args) -> Result<Certificates, Refusal> {
     const MISSING: &str = "'del ssl crtlist' expects a filename and a certificate name";
     let (list, name) = (args.require(MISSING)?, args.require(MISSING)?);
     let (certificate, line) = match name.rsplit_once(':') {
-        Some((certificate, digits)) if digits.bytes().all(|digit| digit.is_ascii_digit()) => {
-            (certificate.to_owned(), digits.parse().ok())
+        Some((certificate, digits)) => {
+            let wrong = || Refusal::new(format!("Can't delete the entry: wrong line number after colons in '{name}'!"));
+            (certificate.to_owned(), Some(digits.parse().map_err(|_| wrong())?))
         }
-        _ => (name, None),
+        None => (name, None),
     };
     Ok(Certificates::RemoveLine { list, certificate, line })
 }

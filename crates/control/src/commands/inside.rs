@@ -139,7 +139,7 @@ pub(crate) const ENTRIES: &[Entry<Inside>] = &[
     Entry::new("show events", "show events [<sink>] [-w] [-n]", "show event sink state", events),
     Entry::new("show fd", "show fd [num]", "dump list of file descriptors in use or a specific one", |args| {
         let json = args.take_anywhere("json");
-        let number = args.word().map(|word| word.parse().unwrap_or(0));
+        let number = args.word().map(|word| word.parse().map_err(|_| Refusal::new("Invalid FD type"))).transpose()?;
         Ok(Inside::Descriptors { number, json })
     })
     .level(Level::Operator),
