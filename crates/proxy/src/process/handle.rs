@@ -101,7 +101,9 @@ impl Handle {
     /// Stops listening, closes idle connections and lets every exchange finish; the workers end with the last one, or
     /// when `hard-stop-after` expires.
     pub fn drain(&self) {
-        self.tell(1, || Control::Drain);
+        if self.tell(1, || Control::Drain) == 0 {
+            self.announce_ends();
+        }
     }
     /// Ends the sessions with servers: clients that have not received a response yet get a 502.
     pub fn end_sessions(&self) {
@@ -225,13 +227,15 @@ impl Handle {
         true
     }
 
-    fn tell(&self, state: u8, message: impl Fn() -> Control) {
-        self.inner.state.fetch_max(state, Ordering::SeqCst);
+    /// Enters a state and tells the workers; returns the state before.
+    fn tell(&self, state: u8, message: impl Fn() -> Control) -> u8 {
+        let before = self.inner.state.fetch_max(state, Ordering::SeqCst);
         self.inner.shared.peers.ending.send_modify(|number| *number = number.wrapping_add(1));
         for worker in &self.inner.workers {
             // A worker that has ended needs no message.
             let _ = worker.send(message());
         }
+        before
     }
     fn lock(&self) -> std::sync::MutexGuard<'_, Vec<JoinHandle<()>>> {
         self.inner.threads.lock().unwrap_or_else(std::sync::PoisonError::into_inner)

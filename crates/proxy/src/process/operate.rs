@@ -60,17 +60,30 @@ impl Handle {
         });
         let proxy = &self.shared().config.proxies[frontend];
         let (name, kind) = (&proxy.name, if proxy.kind.has_backend() { "proxy" } else { "frontend" });
-        let text = match listening {
-            Listening::Open => format!("Resumed {kind} {name}."),
-            Listening::Paused => format!("Paused {kind} {name}."),
-            Listening::Shut => {
-                let sum =
-                    |part| self.shared().counters.sum_of(frontend, part, |cells| [&cells.connections, &cells.sessions]);
-                let ([connections, _], [_, sessions]) = (sum(Part::Frontend), sum(Part::Backend));
-                format!("Proxy {name} stopped (cumulated conns: FE: {connections}, BE: {sessions}).")
-            }
-        };
-        self.shared().backends.announce(&Notice { proxy: frontend, severity: severity::WARNING, text, mailed: None });
+        match listening {
+            Listening::Open => self.warn_of(frontend, format!("Resumed {kind} {name}.")),
+            Listening::Paused => self.warn_of(frontend, format!("Paused {kind} {name}.")),
+            Listening::Shut => self.announce_end(frontend),
+        }
+    }
+    /// Tells of the end of all proxies that had not ended before: those that listen first, as they stop first.
+    pub(super) fn announce_ends(&self) {
+        let enabled = || self.shared().config.proxies.entries().filter(|(_, proxy)| !proxy.disabled);
+        let (listen, do_not): (Vec<_>, Vec<_>) = enabled().partition(|(_, proxy)| !proxy.binds.is_empty());
+        for (id, _) in listen.into_iter().filter(|(id, _)| self.listening(*id) != Listening::Shut).chain(do_not) {
+            self.announce_end(id);
+        }
+    }
+    /// Tells that a proxy has ended, and how many connections and requests it has served.
+    fn announce_end(&self, proxy: ProxyId) {
+        let shared = self.shared();
+        let sum = |part| shared.counters.sum_of(proxy, part, |cells| [&cells.connections, &cells.sessions]);
+        let ([connections, _], [_, sessions]) = (sum(Part::Frontend), sum(Part::Backend));
+        let name = &shared.config.proxies[proxy].name;
+        self.warn_of(proxy, format!("Proxy {name} stopped (cumulated conns: FE: {connections}, BE: {sessions})."));
+    }
+    fn warn_of(&self, proxy: ProxyId, text: String) {
+        self.shared().backends.announce(&Notice { proxy, severity: severity::WARNING, text, mailed: None });
     }
     /// Returns a receiver that ends once every worker has completed one pass of its loop; acceptors have then seen all
     /// earlier changes.
