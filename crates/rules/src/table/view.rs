@@ -200,8 +200,10 @@ impl StickTable {
     pub fn clear(&self, filters: &[Filter], now: Millis) {
         for part in 0..self.parts() {
             for entry in self.part(part) {
-                // Locked for each entry, so that workers can count in between.
-                self.remove_if(entry.key(), |known| self.meets(known, filters, now));
+                // Locked for each entry that goes, so that workers can count in between; it may have changed until then.
+                if self.meets(&entry, filters, now) {
+                    self.remove_if(entry.key(), |known| self.meets(known, filters, now));
+                }
             }
         }
     }
