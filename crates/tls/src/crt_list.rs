@@ -21,14 +21,23 @@ pub(crate) struct Entry {
     pub shown_conf: Option<String>,
     /// Names and excluded names in order, as written.
     pub shown_filters: Vec<String>,
-    /// `ocsp-update on`, which has no effect.
-    pub wants_ocsp_update: bool,
+    /// Settings without effect, by their places in [`WITHOUT_EFFECT`].
+    pub without_effect: Vec<usize>,
     /// Line number, from 1; 0 for a directory.
     pub line: usize,
 }
 
+/// Settings that are read and have no effect, and why.
+const WITHOUT_EFFECT: [(&str, &str); 5] = [
+    ("allow-0rtt", "early data is not accepted, clients send it again"),
+    ("client-sigalgs", "the TLS library's own set is used"),
+    ("no-ca-names", "the names are always sent"),
+    ("ocsp-update", "OCSP responses are read from files"),
+    ("sigalgs", "the TLS library's own order is used"),
+];
+
 /// Settings in the order in which HAProxy shows them.
-const SHOWN: [&str; 16] = [
+const SHOWN: [&str; 18] = [
     "npn",
     "alpn",
     "no-alpn",
@@ -41,6 +50,8 @@ const SHOWN: [&str; 16] = [
     "ciphers",
     "ciphersuites",
     "curves",
+    "sigalgs",
+    "client-sigalgs",
     "ecdhe",
     "ssl-min-ver",
     "ssl-max-ver",
@@ -73,6 +84,8 @@ pub(crate) fn parse(
     diagnostics: &mut Diagnostics,
 ) -> Vec<Entry> {
     let mut entries = Vec::new();
+    // Each is said once for a list, which may have thousands of lines.
+    let mut told = [false; WITHOUT_EFFECT.len()];
     for (index, raw) in text.lines().enumerate() {
         let line = raw.trim();
         if line.is_empty() || line.starts_with('#') {
@@ -80,10 +93,11 @@ pub(crate) fn parse(
         }
         match entry(line, ca_base, span) {
             Ok(entry) => {
-                if entry.wants_ocsp_update {
-                    let at = format!("{}:{}", file.display(), index + 1);
-                    diagnostics
-                        .notice(span, format!("{at}: 'ocsp-update' has no effect: OCSP responses are read from files"));
+                for &setting in &entry.without_effect {
+                    if !std::mem::replace(&mut told[setting], true) {
+                        let ((word, why), at) = (WITHOUT_EFFECT[setting], file.display());
+                        diagnostics.notice(span, format!("{at}:{}: '{word}' has no effect: {why}", index + 1));
+                    }
                 }
                 entries.push(Entry { line: index + 1, ..entry });
             }
@@ -130,6 +144,7 @@ fn conf(options: &str, entry: &mut Entry, ca_base: Option<&Path>, span: Span) ->
     let mut words = options.split_whitespace();
     while let Some(keyword) = words.next() {
         let mut value = || words.next().ok_or(format!("'{keyword}' needs a value"));
+        let idle = || WITHOUT_EFFECT.iter().position(|(word, _)| *word == keyword);
         let spanned = |value: &str| Some(Spanned { value: value.to_owned(), span });
         let authority = |value: &str| {
             let path = match ca_base {
@@ -139,8 +154,15 @@ fn conf(options: &str, entry: &mut Entry, ca_base: Option<&Path>, span: Span) ->
             Some(Spanned { value: path, span })
         };
         match keyword {
-            "allow-0rtt" => conf.allow_0rtt = true,
-            "no-ca-names" => {}
+            "allow-0rtt" => {
+                conf.allow_0rtt = true;
+                entry.without_effect.extend(idle());
+            }
+            "sigalgs" | "client-sigalgs" => {
+                value()?;
+                entry.without_effect.extend(idle());
+            }
+            "no-ca-names" => entry.without_effect.extend(idle()),
             "npn" => {
                 value()?;
             }
@@ -163,13 +185,11 @@ fn conf(options: &str, entry: &mut Entry, ca_base: Option<&Path>, span: Span) ->
                     other => return Err(format!("'verify {other}': 'none', 'optional' or 'required' is expected")),
                 })
             }
-            "ocsp-update" => {
-                entry.wants_ocsp_update = match value()? {
-                    "on" => true,
-                    "off" => false,
-                    other => return Err(format!("'ocsp-update {other}': 'on' or 'off' is expected")),
-                }
-            }
+            "ocsp-update" => match value()? {
+                "on" => entry.without_effect.extend(idle()),
+                "off" => {}
+                other => return Err(format!("'ocsp-update {other}': 'on' or 'off' is expected")),
+            },
             other => return Err(format!("unknown ssl keyword {other}")),
         }
     }

@@ -168,7 +168,7 @@ impl Encoding {
         }
         if turn::is_spent() && !self.worker.encoders.are_scarce() {
             // The next turn has time for it, if it is still of use.
-            cx.waker().wake_by_ref();
+            turn::go_behind(cx);
             return;
         }
         while self.unflushed > 0 || self.stage == Step::Ending {
