@@ -127,7 +127,8 @@ impl Pair {
             .filter(|line| line.starts_with("0x"))
             .map(|line| {
                 let words = line.split(' ').skip(1);
-                words.filter(|w| !w.starts_with("exp=") && !w.starts_with("use=")).collect::<Vec<_>>().join(" ")
+                let is_local = |word: &&str| ["exp=", "use=", "shard="].iter().any(|local| word.starts_with(local));
+                words.filter(|word| !is_local(word)).collect::<Vec<_>>().join(" ")
             })
             .collect();
         lines.sort();
