@@ -12,7 +12,7 @@ use crate::{
     observe::http_counters::{Protocol, Running, Side},
     process::shared::Shared,
     server::{Host, Server},
-    worker::{pulse::Who, state::Worker, task},
+    worker::{pulse::Who, state::Worker, task, turn},
 };
 use penstock_backends::check::{
     Outcome,
@@ -319,6 +319,9 @@ pub(crate) async fn tell(worker: Rc<Worker>) {
 /// Interval between the steps of a slow start, and between samples of rates.
 const TICK: Duration = Duration::from_millis(250);
 
+/// What it costs to drop some entries of a stick table, as a turn counts.
+const EXPIRED_COST: u32 = 200;
+
 /// Advances slow starts and samples rates over all workers, for as long as the worker runs.
 pub(crate) async fn tick(worker: Rc<Worker>) {
     let mut ticks = tokio::time::interval(TICK);
@@ -326,7 +329,14 @@ pub(crate) async fn tick(worker: Rc<Worker>) {
         ticks.tick().await;
         let shared = &worker.shared;
         shared.backends.tick(std::time::Instant::now());
-        shared.program.tables.values().for_each(|table| table.expire(worker.now_ms()));
+        for table in shared.program.tables.values() {
+            for part in 0..table.parts() {
+                while table.expire(part, worker.now_ms()) {
+                    turn::spend(EXPIRED_COST);
+                    turn::proceed().await;
+                }
+            }
+        }
         if shared.loads.len() > 1 {
             shared.counters.sample(worker.now_ms());
         }

@@ -198,11 +198,13 @@ impl StickTable {
         }
     }
 
-    /// Drops what has expired, and with `force` also the least recently used entry. The work per call is bounded.
-    fn purge(&self, shard: &mut Shard, now: Millis, mut force: bool) {
+    /// Drops what has expired, and with `force` also the least recently used entry. The work per call is bounded; returns whether it
+    /// ended for that, and something was dropped.
+    fn purge(&self, shard: &mut Shard, now: Millis, mut force: bool) -> bool {
         const TURNS: usize = 64;
+        let mut dropped = false;
         for _ in 0..TURNS {
-            let Some((seen, key)) = shard.order.pop_front() else { return };
+            let Some((seen, key)) = shard.order.pop_front() else { return false };
             let Some(entry) = shard.entries.get(&key) else { continue };
             let touched = entry.touched.load(Relaxed);
             let tracked = entry.trackers() > 0;
@@ -210,26 +212,27 @@ impl StickTable {
                 shard.order.push_back((touched.max(seen), key));
             } else if self.expired(entry, now) || force {
                 self.drop_entry(shard, &key);
-                force = false;
+                (force, dropped) = (false, true);
             } else {
                 // The oldest one is still fresh, and so are all after it.
                 shard.order.push_front((seen, key));
-                return;
+                return false;
             }
         }
+        dropped
     }
 
-    /// Drops entries that have expired; called from time to time, so that an idle table frees its memory.
-    pub fn expire(&self, now: Millis) {
-        for at in 0..self.shards.len() {
-            let mut shard = self.lock(at);
-            self.purge(&mut shard, now, false);
-            // Keys of entries that were replaced are dropped from the queue here.
-            if shard.order.len() > 2 * shard.entries.len() + 64 {
-                let Shard { entries, order } = &mut *shard;
-                order.retain(|(_, key)| entries.contains_key(key));
-            }
+    /// Drops some entries of a part that have expired; returns whether there may be more. Called from time to time, so that an idle table
+    /// frees its memory.
+    pub fn expire(&self, part: usize, now: Millis) -> bool {
+        let mut shard = self.lock(part);
+        let has_more = self.purge(&mut shard, now, false);
+        // Keys of entries that were replaced are dropped from the queue here.
+        if shard.order.len() > 2 * shard.entries.len() + 64 {
+            let Shard { entries, order } = &mut *shard;
+            order.retain(|(_, key)| entries.contains_key(key));
         }
+        has_more
     }
 
     /// The number of entries.
@@ -247,8 +250,8 @@ impl StickTable {
         self.spec.size.saturating_sub(self.len())
     }
 
-    /// The number of shards, each with a lock of its own.
-    pub(super) fn parts(&self) -> usize {
+    /// The number of parts, each with a lock of its own.
+    pub fn parts(&self) -> usize {
         self.shards.len()
     }
 
@@ -419,15 +422,27 @@ mod tests {
     }
 
     #[test]
+    fn all_that_has_expired_goes_a_few_at_a_time() {
+        let table = table(1_000, Some(1_000), false);
+        let used = table.get_or_insert(ip(0), 0).unwrap();
+        used.trackers.store(1, Relaxed);
+        (1..1_000).for_each(|n| drop(table.get_or_insert(ip(n), 0)));
+        let passes: usize =
+            (0..table.parts()).map(|part| (0..).take_while(|_| table.expire(part, 1_000)).count()).sum();
+        assert_eq!(table.len(), 1);
+        assert!(passes <= 1_000 / 64, "{passes}");
+    }
+
+    #[test]
     fn an_entry_in_use_is_never_dropped() {
         let table = table(1, Some(1_000), false);
         let entry = table.get_or_insert(ip(1), 0).unwrap();
         entry.trackers.store(1, Relaxed);
         assert!(table.get_or_insert(ip(2), 9_000).is_none());
-        table.expire(9_000);
+        assert!(!table.expire(0, 9_000));
         assert!(table.lookup(ip(1), 9_000).is_some());
         entry.trackers.store(0, Relaxed);
-        table.expire(9_000);
+        assert!(!table.expire(0, 9_000));
         assert!(table.is_empty());
     }
 
