@@ -64,6 +64,7 @@ impl<F: Future> Future for Turns<F> {
         let this = self.get_mut().0.as_mut().project();
         turn::round();
         let rounds = &this.worker.rounds;
+        rounds.looked(turn::looks());
         let mut units = rounds.begin(*this.place);
         if let Some(share) = this.share {
             units = share.left(rounds.look.get(), units);

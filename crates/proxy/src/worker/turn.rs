@@ -6,10 +6,11 @@
 //! one turn of each other task, whatever a peer pipelines, floods or downloads.
 
 use std::{
-    cell::Cell,
+    cell::{Cell, RefCell},
     future::{Future, poll_fn},
     pin::pin,
-    task::{Context, Poll},
+    sync::Arc,
+    task::{Context, Poll, Wake, Waker},
 };
 
 pub(crate) use penstock_rules::turn::{cost, is_spent, spend};
@@ -32,8 +33,7 @@ const TURN_MIN: u32 = 400;
 /// never waits.
 #[derive(Debug, Default)]
 pub(crate) struct Rounds {
-    /// How often the reactor has been looked at since there were such tasks: a new look has been taken when a task that was put behind
-    /// the others is polled again, since all others have been polled meanwhile.
+    /// How often the reactor has been looked at while there were such tasks.
     pub look: Cell<u64>,
     /// In a round each of the tasks has one turn.
     round: Cell<u64>,
@@ -55,15 +55,21 @@ pub(crate) struct Place {
 }
 
 impl Rounds {
-    /// The budget of a task's turn; 0 if it has to wait, behind all others.
-    pub fn begin(&self, task: Place) -> u32 {
-        if task.behind == Some(self.look.get()) {
-            self.look.set(self.look.get() + 1);
+    /// Records how often the reactor has been looked at.
+    pub fn looked(&self, looks: u64) {
+        if self.look.replace(looks) != looks {
             self.spent_before.set(self.spent_now.replace(0));
             self.used.set(0);
             if self.waiting.replace(0) == 0 {
                 self.round.set(self.round.get() + 1);
             }
+        }
+    }
+    /// The budget of a task's turn; 0 if it has to wait, behind all others.
+    pub fn begin(&self, task: Place) -> u32 {
+        // Something else has woken it: there was no look yet.
+        if task.behind == Some(self.look.get()) {
+            return 0;
         }
         if self.is_behind(task) {
             if task.served == Some(self.round.get()) {
@@ -125,11 +131,49 @@ pub(crate) fn poll_proceed(cx: &mut Context<'_>) -> Poll<()> {
     Poll::Pending
 }
 
+thread_local! {
+    static LOOKS: Looks = Looks::default();
+}
+
+/// Looks at the reactor of this thread.
+#[derive(Default)]
+struct Looks {
+    count: Cell<u64>,
+    /// The tasks that wait for the next one.
+    behind: RefCell<Vec<Waker>>,
+}
+
+/// Wakes the tasks that have waited for a look.
+struct Looked;
+
+impl Wake for Looked {
+    fn wake(self: Arc<Looked>) {
+        let behind = LOOKS.with(|looks| {
+            looks.count.set(looks.count.get() + 1);
+            looks.behind.take()
+        });
+        behind.into_iter().for_each(Waker::wake);
+    }
+}
+
+/// How often the reactor of this thread has been looked at while tasks waited for it.
+pub(crate) fn looks() -> u64 {
+    LOOKS.with(|looks| looks.count.get())
+}
+
 /// Makes the task be polled again after all other tasks that can run.
 pub(crate) fn go_behind(cx: &mut Context<'_>) {
-    // The first poll of this registers our waker to be called after the reactor has been polled, and is pending by
-    // design. Waking ourselves directly would come before the reactor is polled, which would delay that for every task.
-    let _ = pin!(tokio::task::yield_now()).poll(cx);
+    let is_first = LOOKS.with(|looks| {
+        let mut behind = looks.behind.borrow_mut();
+        behind.push(cx.waker().clone());
+        behind.len() == 1
+    });
+    if is_first {
+        // The first poll of this registers the waker to be called after the reactor has been polled, and is pending by
+        // design. Waking a task directly would come before the reactor is polled, which would delay that for every task.
+        let waker = Waker::from(Arc::new(Looked));
+        let _ = pin!(tokio::task::yield_now()).poll(&mut Context::from_waker(&waker));
+    }
 }
 
 /// Called in every round of a loop that moves bytes, and in every turn of a task, so that [`crate::model`] can count
@@ -188,7 +232,10 @@ mod tests {
     fn the_more_tasks_use_their_turns_up_the_shorter_turns_are() {
         let rounds = Rounds::default();
         let mut tasks = [Place::default(); 40];
+        let mut looks = 0;
         let mut look = |count: usize| {
+            looks += 1;
+            rounds.looked(looks);
             let mut total = 0;
             for task in &mut tasks[..count] {
                 let units = rounds.begin(*task);
@@ -217,6 +264,7 @@ mod tests {
         let (mut tasks, mut turns) = ([Place::default(); 50], [0; 50]);
         for look in 0..100 {
             let mut used = 0;
+            rounds.looked(look + 1);
             for (task, turns) in tasks.iter_mut().zip(&mut turns) {
                 match rounds.begin(*task) {
                     0 => rounds.put_behind(task),
@@ -231,6 +279,7 @@ mod tests {
             // Nobody knows them at first.
             assert!(look == 0 || used <= ROUND, "look {look}: {used}");
             assert!(rounds.begin(Place::default()) > 0, "whoever comes now has a turn");
+            assert!(tasks.iter().all(|&task| rounds.begin(task) == 0), "nobody has a second one before the next look");
         }
         assert!(turns.iter().all(|&had| (10..=11).contains(&had)), "{turns:?}");
     }
