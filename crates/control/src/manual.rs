@@ -60,7 +60,8 @@ The change is in the file before its command is answered, and the next process m
 holds private keys: it is made with mode 0600, by the user that starts the process. It is written anew once most of it is out of date; if
 `user` may not write to its directory, only at the start of a process that may. A process does not start with one that others than its owner and
 group may open, that is no regular file, or that is longer than 256 MiB; a change that would make it longer is made, but not kept, and the
-answer says so. So it is when the disk is full: then it is written together with the next change. Changes that belong together (the entries of a
+answer says so. So it is when the disk is full: then it is written together with the next change. Where there is no room already when the
+process starts, nothing is changed until there is, as the answer says. Changes that belong together (the entries of a
 version, the parts of a certificate) are made together or not at all, even if the process was killed while it wrote them. Each service needs a file of
 its own: one that starts with another's warns of it, takes the file over, and drops what does not belong to its configuration.
 
