@@ -328,9 +328,9 @@ fn actions_change_servers_and_say_what_became_of_them() {
     assert_eq!((status("second"), status("third")), ("no check".into(), "no check".into()));
     assert_eq!(post("s=second&s=nobody&action=drain&b=web"), "/stats;st=part;up");
     assert_eq!(status("second"), "DRAIN");
-    assert_eq!(post("s=&action=drain&b=web"), "/stats;st=none;up");
+    assert_eq!(post("s=&action=drain&b=web"), "/stats;st=errp;up");
     assert_eq!(post("s=second&action=explode&b=web"), "/stats;st=errp;up");
-    assert_eq!(post("nonsense"), "/stats;st=errp;up");
+    assert_eq!(post("nonsense"), "/stats;st=none;up");
 }
 
 /// What operators do, one after the other: backend, server, action.

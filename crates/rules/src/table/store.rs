@@ -430,7 +430,7 @@ mod tests {
         let passes: usize =
             (0..table.parts()).map(|part| (0..).take_while(|_| table.expire(part, 1_000)).count()).sum();
         assert_eq!(table.len(), 1);
-        assert!(passes <= 1_000 / 64, "{passes}");
+        assert!(passes <= 1_000 / 64 + 1, "{passes}");
     }
 
     #[test]
