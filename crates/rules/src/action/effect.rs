@@ -57,7 +57,6 @@ pub(super) fn early_hint(ctx: &mut Context<'_>, rule: usize, follows: bool, name
 }
 
 pub(super) fn replace_target(ctx: &mut Context<'_>, part: Part, regex: &Regex, by: &LogFormat) -> Outcome {
-    let by = by.to_bytes(ctx);
     let Some(head) = ctx.request.as_deref() else { return Outcome::Next };
     // `*` is no path.
     if head.form() == TargetForm::Asterisk && matches!(part, Part::Path | Part::PathAndQuery) {
@@ -68,6 +67,11 @@ pub(super) fn replace_target(ctx: &mut Context<'_>, part: Part, regex: &Regex, b
         Part::PathAndQuery => head.path_and_query(),
         _ => head.target(),
     };
+    // What does not match is not replaced, so that nothing is counted for it either.
+    if !regex.is_match(old) {
+        return Outcome::Next;
+    }
+    let by = by.to_bytes(ctx);
     let mut new = Vec::with_capacity(old.len() + by.len());
     if regex.rewrite(old, &by, &mut new) { part.set(ctx, &new) } else { Outcome::Next }
 }
