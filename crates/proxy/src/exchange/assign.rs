@@ -51,12 +51,18 @@ pub(crate) async fn assign(
     let worker = conn.worker;
     let (proxy, clock) = (&worker.shared.config.proxies[pool.proxy], &worker.clock);
     let mut want = *want;
-    // The log shows one queue time, however many queues the request waited in.
+    // The log shows one queue time, however many queues the request waited in. The attempts before this one are part of the time that it takes
+    // to connect (manual, 8.4).
     let since = clock.now();
     let waited = |x: &mut Exchange| {
         let now = clock.now();
-        x.log.Tw = ms_between(x.times.complete.unwrap_or(now), now);
-        x.times.assigned = Some(now);
+        if let Some(assigned) = x.times.assigned {
+            x.log.Tw += ms_between(since, now);
+            x.times.assigned = Some(assigned + (now - since));
+        } else {
+            x.log.Tw = ms_between(x.times.complete.unwrap_or(now), now);
+            x.times.assigned = Some(now);
+        }
     };
     loop {
         match pool.assign(&want) {
