@@ -42,7 +42,9 @@ fn start(config: &str, port: u16) -> Option<Haproxy> {
     };
     let mut haproxy = Haproxy(child);
     let deadline = Instant::now() + Duration::from_secs(10);
-    while TcpStream::connect(("127.0.0.1", port)).is_err() {
+    // While nobody listens, a connection may get this very port for its own end, and so reach itself.
+    let is_itself = |stream: TcpStream| stream.local_addr().ok() == stream.peer_addr().ok();
+    while TcpStream::connect(("127.0.0.1", port)).map_or(true, is_itself) {
         if let Ok(Some(status)) = haproxy.0.try_wait() {
             let mut why = String::new();
             let _ = haproxy.0.stderr.take().expect("piped").read_to_string(&mut why);
