@@ -134,8 +134,12 @@ impl Regex {
     }
     /// Appends the replacement for the first match in `text`, without the text around it.
     pub fn rewrite(&self, text: &[u8], by: &[u8], out: &mut Vec<u8>) -> bool {
+        self.rewrite_with(text, || by, out)
+    }
+    /// The same, with a replacement that is only made if there is a match.
+    pub fn rewrite_with<B: AsRef<[u8]>>(&self, text: &[u8], by: impl FnOnce() -> B, out: &mut Vec<u8>) -> bool {
         let Some(found) = self.0.regex.captures(text) else { return false };
-        expand(by, text, &array::from_fn(|group| found.get(group).map(|part| part.range())), out);
+        expand(by().as_ref(), text, &array::from_fn(|group| found.get(group).map(|part| part.range())), out);
         true
     }
 }

@@ -67,13 +67,9 @@ pub(super) fn replace_target(ctx: &mut Context<'_>, part: Part, regex: &Regex, b
         Part::PathAndQuery => head.path_and_query(),
         _ => head.target(),
     };
-    // What does not match is not replaced, so that nothing is counted for it either.
-    if !regex.is_match(old) {
-        return Outcome::Next;
-    }
-    let by = by.to_bytes(ctx);
-    let mut new = Vec::with_capacity(old.len() + by.len());
-    if regex.rewrite(old, &by, &mut new) { part.set(ctx, &new) } else { Outcome::Next }
+    // Where nothing matches, the format is not evaluated, so that nothing in it is counted either.
+    let mut new = Vec::with_capacity(old.len());
+    if regex.rewrite_with(old, || by.to_bytes(ctx), &mut new) { part.set(ctx, &new) } else { Outcome::Next }
 }
 
 pub(super) fn normalize(ctx: &mut Context<'_>, normalizer: &Normalizer, span: Span) -> Outcome {
