@@ -132,15 +132,17 @@ pub(crate) fn poll_proceed(cx: &mut Context<'_>) -> Poll<()> {
 }
 
 thread_local! {
-    static LOOKS: Looks = Looks::default();
+    static LOOKS: Looks =
+        Looks { count: Cell::default(), behind: RefCell::default(), waker: Waker::from(Arc::new(Looked)) };
 }
 
 /// Looks at the reactor of this thread.
-#[derive(Default)]
 struct Looks {
     count: Cell<u64>,
     /// The tasks that wait for the next one.
     behind: RefCell<Vec<Waker>>,
+    /// [`Looked`].
+    waker: Waker,
 }
 
 /// Wakes the tasks that have waited for a look.
@@ -163,15 +165,14 @@ pub(crate) fn looks() -> u64 {
 
 /// Makes the task be polled again after all other tasks that can run.
 pub(crate) fn go_behind(cx: &mut Context<'_>) {
-    let is_first = LOOKS.with(|looks| {
+    let first = LOOKS.with(|looks| {
         let mut behind = looks.behind.borrow_mut();
         behind.push(cx.waker().clone());
-        behind.len() == 1
+        (behind.len() == 1).then(|| looks.waker.clone())
     });
-    if is_first {
+    if let Some(waker) = first {
         // The first poll of this registers the waker to be called after the reactor has been polled, and is pending by
         // design. Waking a task directly would come before the reactor is polled, which would delay that for every task.
-        let waker = Waker::from(Arc::new(Looked));
         let _ = pin!(tokio::task::yield_now()).poll(&mut Context::from_waker(&waker));
     }
 }
