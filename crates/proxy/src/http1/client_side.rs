@@ -316,12 +316,16 @@ impl Client for Http1Client {
         self.received += self.inbound.skip(&mut self.input, &self.worker.buffers);
     }
     fn poll_gone(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        // Bytes are the next request, which has to wait; in that case the end is not looked for.
-        while self.input.is_none() {
+        // Bytes after a request are the next one, which has to wait; in that case the end is not looked for.
+        while self.input.is_none() || !self.inbound.is_ended() {
             if self.ended.is_some() {
                 return Poll::Ready(());
             }
-            ready!(self.poll_ready(cx));
+            if self.input.is_none() {
+                ready!(self.poll_ready(cx));
+            } else if ready!(self.poll_fill(cx)) == Fill::Full {
+                break;
+            }
         }
         Poll::Pending
     }
