@@ -316,16 +316,12 @@ impl Client for Http1Client {
         self.received += self.inbound.skip(&mut self.input, &self.worker.buffers);
     }
     fn poll_gone(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        // Bytes after a request are the next one, which has to wait; in that case the end is not looked for.
-        while self.input.is_none() || !self.inbound.is_ended() {
+        // Bytes are the next request, which has to wait; in that case the end is not looked for.
+        while self.input.is_none() {
             if self.ended.is_some() {
                 return Poll::Ready(());
             }
-            if self.input.is_none() {
-                ready!(self.poll_ready(cx));
-            } else if ready!(self.poll_fill(cx)) == Fill::Full {
-                break;
-            }
+            ready!(self.poll_ready(cx));
         }
         Poll::Pending
     }
