@@ -55,6 +55,26 @@ const BYTES: [u8; 256] = {
     bytes
 };
 
+/// For the first eight bits of a code: its byte, and how many bits it has; none if there are more. Text consists of these codes.
+const SHORT: [(u8, u8); 256] = {
+    let mut short = [(0, 0); 256];
+    let (mut first, mut at) = (0, 0);
+    while first < 256 {
+        let byte = BYTES[at];
+        let bits = BITS[byte as usize];
+        if bits > 8 {
+            break;
+        }
+        let end = first + (1 << (8 - bits));
+        while first < end {
+            short[first] = (byte, bits);
+            first += 1;
+        }
+        at += 1;
+    }
+    short
+};
+
 /// Gives each byte of an encoded string to `each`; `None` where it is not one.
 pub(super) fn decode(encoded: &[u8], mut each: impl FnMut(u8)) -> Option<()> {
     let (mut window, mut have) = (0u64, 0);
@@ -71,9 +91,18 @@ pub(super) fn decode(encoded: &[u8], mut each: impl FnMut(u8)) -> Option<()> {
         if have < 8 && head == padding(have) {
             return Some(());
         }
-        let bits = (5..=LONGEST).find(|&bits| head < LENGTHS[bits].0).filter(|&bits| bits <= have)?;
-        let (_, first, at) = LENGTHS[bits];
-        each(BYTES[usize::from(at) + ((head - first) >> (32 - bits)) as usize]);
+        let (byte, bits) = match SHORT[(head >> 24) as usize] {
+            (_, 0) => {
+                let bits = (9..=LONGEST).find(|&bits| head < LENGTHS[bits].0)?;
+                let (_, first, at) = LENGTHS[bits];
+                (BYTES[usize::from(at) + ((head - first) >> (32 - bits)) as usize], bits)
+            }
+            (byte, bits) => (byte, usize::from(bits)),
+        };
+        if bits > have {
+            return None;
+        }
+        each(byte);
         window <<= bits;
         have -= bits;
     }

@@ -124,8 +124,8 @@ pub(crate) trait Client: Source + Sink {
     /// Discards the part that has arrived of a body that will not be read: once the whole request is here, the
     /// connection is free for the next one, although it was answered without its body.
     fn skip_body(&mut self) {}
-    /// Ready when the client has gone away, although nothing is expected from it at present; with `abort`, also when it
-    /// has reset the connection.
+    /// Ready when the client has gone away, although nothing is expected from it at present. Behind bytes that have been
+    /// read, such as an unread body or the next request, its end is not looked for.
     fn poll_gone(&mut self, cx: &mut Context<'_>) -> Poll<()>;
     /// Ready when the client has said that it will not read the response, for instance by resetting an HTTP/2 stream.
     fn poll_cancelled(&mut self, _: &mut Context<'_>) -> Poll<()> {
