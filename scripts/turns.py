@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """How long an innocent client waits behind eight that pipeline or flood: penstock beside Debian's haproxy, one worker each.
 
-Eight clients keep a worker busy, each in a thread of another process: they pipeline requests that are answered at once, over clear text
-or TLS, some of which cost the rules much (`LONG`), or ask over HTTP/2 for streams, PINGs or SETTINGS. Another client asks every five milliseconds and waits for its answer; the
-time counts from when it was due. The server has one CPU, the clients another, on which the innocent one goes before the eight where this
-process may say so: what it waits for is the server. Run this where nothing else runs.
+Eight clients keep a worker busy, each in a process of its own: they pipeline requests that are answered at once, over clear text or TLS,
+some of which cost the rules much (`LONG`), or ask over HTTP/2 for streams, PINGs or SETTINGS. Another client asks every five milliseconds
+and waits for its answer; the time counts from when it was due, or from when the client woke if it slept longer than that. The server has
+one CPU, the clients another. Where this process may say so, the server goes before all others on its CPU, and the innocent client on the
+other: what it waits for is the server. Run this where nothing else runs.
 
     scripts/turns.py [--rounds N] [--seconds N] [--floods N] [KIND...]       after cargo build --release
 """
@@ -119,22 +120,34 @@ def flood(kind, ports, until):
 
 
 def go_first():
-    """Ours is the CPU that is not the server's, and before all others on it: the innocent client is measured, not its scheduler."""
+    """This process takes the CPU that is not the server's, before all others on it: its own scheduling is not to be measured."""
     if os.cpu_count() >= 2:
         os.sched_setaffinity(0, {1})
     try:
         os.sched_setscheduler(0, os.SCHED_FIFO | os.SCHED_RESET_ON_FORK, os.sched_param(1))
     except PermissionError:
-        print("not root: the innocent client waits for its own CPU as well", file=sys.stderr)
+        print("not root: server and innocent client wait for their CPUs as well", file=sys.stderr)
+
+
+def goes_first(pid):
+    """The server is not to wait for other processes on its CPU."""
+    try:
+        for thread in os.listdir(f"/proc/{pid}/task"):
+            os.setpriority(os.PRIO_PROCESS, int(thread), -15)
+    except PermissionError:
+        pass  # go_first has said so.
 
 
 def innocent(port, seconds):
-    """Milliseconds from when each request was due to its answer."""
+    """Milliseconds from when each request was due to its answer, but for how long the client itself slept too long."""
     s, times = connect(port, False), []
     due = time.monotonic()
     for _ in range(int(seconds * 200)):
         due += 0.005
-        time.sleep(max(0, due - time.monotonic()))
+        begun = due
+        if (left := due - time.monotonic()) > 0:
+            time.sleep(left)
+            begun = time.monotonic()
         s.sendall(REQUEST)
         answer = b""
         while not answer.endswith(b"\r\n\r\n"):
@@ -142,7 +155,7 @@ def innocent(port, seconds):
             if not got:
                 sys.exit("the innocent client was cut")
             answer += got
-        times.append((time.monotonic() - due) * 1000)
+        times.append((time.monotonic() - begun) * 1000)
     return times
 
 
@@ -152,6 +165,7 @@ def measure(folder, program, kind, floods, seconds):
     server = serve(program, folder / "turns.cfg", text, ports["clear"], cpu=0)
     clients = []
     try:
+        goes_first(server.pid)
         until = time.monotonic() + seconds + 1
         clients = [multiprocessing.Process(target=flood, args=(kind, ports, until)) for _ in range(floods)]
         for client in clients:
