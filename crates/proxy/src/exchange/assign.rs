@@ -76,7 +76,6 @@ pub(crate) async fn assign(
                 conn.deadline.set(since, proxy.timeouts.queue.or(proxy.timeouts.connect));
                 let deadline = &mut conn.deadline;
                 let granted = poll_fn(|cx| {
-                    clock.tick();
                     if let Poll::Ready(granted) = Pin::new(&mut ticket).poll(cx) {
                         return Poll::Ready(Ok(granted));
                     }
@@ -130,7 +129,6 @@ pub(crate) async fn timed<T>(
         Some(opening) => in_time(&mut conn.deadline, Box::pin(opening)).await,
         None => Some(Err(Failure::NoAddress)),
     };
-    worker.clock.tick();
     worker.cells(server).connects.inc();
     let seen = if matches!(opened, Some(Ok(_))) { Seen::Connected } else { Seen::NotConnected };
     worker.shared.backends.observe(server.at, seen, worker.clock.now().into_std());

@@ -247,10 +247,8 @@ pub(super) async fn forward(
     if live.x.request_framing(live.client) != Framing::None && may_repeat_body(proxy) && !live.x.txn.no_retry {
         request.keep(buffers.size());
     }
-    let mut woken = false;
     let framing = loop {
         let head = poll_fn(|cx| {
-            worker.clock.resume(&mut woken);
             let polled = poll_head(cx, live, upstream, &mut request, &mut patience, proxy.options.abortonclose);
             if polled.is_pending() && request.has_sent_head() {
                 release_head(live, &request, proxy, again);

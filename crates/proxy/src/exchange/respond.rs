@@ -271,7 +271,6 @@ pub(crate) async fn stream(live: &mut Live<'_, '_>, first: &[u8], mut pieces: Re
             return live.client.abort();
         }
         piece = pieces.recv().await;
-        live.worker.clock.tick();
     }
     if !pour(live, b"", true).await {
         live.client.abort();

@@ -84,7 +84,6 @@ pub(crate) async fn answer(live: &mut Live<'_, '_>, service: Arc<dyn Service>, p
     let answered = shared.answering.run(from, move |_| asked.answer(service.as_ref()));
     live.conn.deadline.set(now, live.conn.proxy().timeouts.client);
     let answer = in_time(&mut live.conn.deadline, answered).await.flatten();
-    live.worker.clock.tick();
     let Some(answer) = answer else {
         live.x.log.termination = Termination(By::Exhaustion, During::Request);
         return error(live, 503).await;

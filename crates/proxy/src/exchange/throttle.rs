@@ -31,7 +31,6 @@ impl Throttle {
         loop {
             if let Some(wait) = &mut self.wait {
                 ready!(wait.as_mut().poll(cx));
-                self.worker.clock.tick();
                 self.wait = None;
             }
             let now = self.worker.now_ms();

@@ -178,7 +178,6 @@ pub(super) async fn tunnel(
     let mut silent = None;
     let ended = poll_fn(|cx| {
         loop {
-            live.worker.clock.tick();
             let buffers = &live.worker.buffers;
             let mut served = false;
             for (flow, from_client) in [(&mut down, false), (&mut up, true)] {

@@ -52,7 +52,6 @@ pub(crate) async fn decide(conn: &mut Conn<'_>, socket: Socket, begun: &[u8]) ->
             Verdict::WaitMore { next } => {
                 from = next;
                 let more = poll_fn(|cx| client.poll_more(cx)).await;
-                worker.clock.tick();
                 complete = !matches!(more, Ok(Fill::Bytes(_)));
             }
             Verdict::Rest { next } => {

@@ -87,7 +87,6 @@ async fn wait(conn: &mut Conn<'_>, client: &mut Http1Client, ready: Instant, lim
     let Conn { deadline, worker, .. } = conn;
     poll_fn(|cx| {
         if client.poll_ready(cx).is_ready() {
-            worker.clock.tick();
             return Poll::Ready(Waited::Input);
         }
         if !stays && worker.draining.get() {
@@ -129,10 +128,8 @@ async fn request(conn: &mut Conn<'_>, client: &mut Http1Client, ready: Instant, 
     conn.begin(&mut x, ready, first_byte);
     let received = {
         let (deadline, head, clock) = (&mut conn.deadline, &mut x.request, &conn.worker.clock);
-        let mut woken = false;
         let mut seen = client.partial().len();
         poll_fn(|cx| {
-            clock.resume(&mut woken);
             if let Poll::Ready(received) = client.poll_request(cx, head) {
                 return Poll::Ready(Some(received));
             }

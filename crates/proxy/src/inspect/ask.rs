@@ -224,7 +224,6 @@ impl<'a> Asking<'a> {
             max_body: self.settings(live).max_body,
         };
         let talked = converse(live, &mut place.stream, &mut transaction, original, fed, limits).await;
-        worker.clock.tick();
         let cells = worker.cells(&server);
         match talked {
             Ok(()) => {
@@ -342,7 +341,6 @@ async fn converse(
     let mut deaf = false;
     let mut waited_for = None;
     let result = poll_fn(|cx| {
-        worker.clock.tick();
         let mut moved = false;
         loop {
             turn::round();

@@ -139,7 +139,6 @@ impl<'a, 'b> Original<'a, 'b> {
             Poll::Ready(Ok(()))
         });
         let read = in_time(&mut live.conn.deadline, reading).await;
-        worker.clock.tick();
         match read {
             Some(result) => result.map_err(Broken::Source),
             None => Err(Broken::Late),

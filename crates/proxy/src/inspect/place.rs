@@ -76,7 +76,6 @@ async fn slot(live: &mut Live<'_, '_>, pool: &Arc<Backend>, want: &Want) -> Resu
             Assignment::Queued(mut ticket) => {
                 live.conn.deadline.set(since, timeouts.queue.or(timeouts.connect));
                 let granted = in_time(&mut live.conn.deadline, &mut ticket).await;
-                worker.clock.tick();
                 match granted {
                     Some(Granted::Slot(slot)) => return Ok(slot),
                     Some(Granted::Again) => {}

@@ -132,7 +132,6 @@ async fn content(conn: &mut Conn<'_>, client: &mut Raw, x: &mut Exchange, proxy:
             Verdict::WaitMore { next } | Verdict::WaitBody { next, .. } => {
                 from = next;
                 let more = in_time(&mut conn.deadline, poll_fn(|cx| client.poll_more(cx))).await;
-                worker.clock.tick();
                 complete = client.is_full() || !matches!(more, Some(Ok(Fill::Bytes(_))));
                 continue;
             }

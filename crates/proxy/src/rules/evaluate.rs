@@ -246,10 +246,7 @@ async fn tarpit(live: &mut Live<'_, '_>) {
     let Some(time) = timeouts.tarpit.or(timeouts.connect) else { return };
     live.conn.deadline.set(live.worker.clock.now(), Some(time));
     let gone = std::future::poll_fn(|cx| live.client.poll_gone(cx));
-    if in_time(&mut live.conn.deadline, gone).await.is_some() {
-        return;
-    }
-    live.worker.clock.tick();
+    in_time(&mut live.conn.deadline, gone).await;
 }
 
 /// Sends a response that a rule made.

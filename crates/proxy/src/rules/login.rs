@@ -58,7 +58,6 @@ pub(crate) async fn settle(live: &mut Live<'_, '_>) -> Settled {
         patience.poll_expired(cx).map(|()| None)
     });
     let known = in_time(&mut live.conn.deadline, unless_gone).await.flatten();
-    worker.clock.tick();
     match known {
         Some(known) => {
             live.x.txn.logins.learn(known);

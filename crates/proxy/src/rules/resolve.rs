@@ -8,7 +8,6 @@ pub(crate) async fn settle(conn: &mut Conn<'_>, x: &mut Exchange, stage: Readabl
     let Some(lookup) = x.txn.lookup.take() else { return };
     let worker = conn.worker;
     let found = resolve::address(&worker.shared, lookup.section, &lookup.name, lookup.prefers_ipv4).await;
-    worker.clock.tick();
     if let Some(address) = found {
         lookup.found(address, &mut context(conn, x, stage));
     }

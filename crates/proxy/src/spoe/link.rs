@@ -47,7 +47,6 @@ async fn run(worker: Rc<Worker>, agent: Rc<Agent>, place: usize) {
     while !agent.may_open(worker.now_ms()) {
         // The rate counts anew in the next second.
         tokio::time::sleep(Duration::from_millis(1000 - worker.now_ms() % 1000)).await;
-        worker.clock.tick();
     }
     let is_useful = match connected(&worker, &agent).await {
         Some((_present, slot, stream)) => {
@@ -69,7 +68,6 @@ async fn run(worker: Rc<Worker>, agent: Rc<Agent>, place: usize) {
     if !is_useful {
         // Meanwhile this counts as a connection that is being opened, so that no other is.
         tokio::time::sleep(agent.pause()).await;
-        worker.clock.tick();
     }
     agent.closed(place);
     carry(&worker, &agent);
@@ -107,7 +105,6 @@ async fn connected(worker: &Rc<Worker>, agent: &Agent) -> Option<(Presence, Slot
         }
         None => None,
     };
-    worker.clock.tick();
     let seen = if opened.is_some() { Seen::Connected } else { Seen::NotConnected };
     shared.backends.observe(server.at, seen, worker.clock.now().into_std());
     match opened {
@@ -214,7 +211,6 @@ async fn talk(worker: &Rc<Worker>, agent: &Rc<Agent>, place: usize, server: &Ser
             if deadline.poll_expired(cx).is_pending() {
                 return Poll::Pending;
             }
-            worker.clock.tick();
         }
     })
     .await;

@@ -46,7 +46,7 @@ impl Clock {
     pub fn turn_begins(&self) {
         self.is_old.set(true);
     }
-    /// Reads the time; called when a task has waited within its turn, or wants to know how long something took.
+    /// Reads the time; called by a task that wants to know how long something took within its turn.
     pub fn tick(&self) -> Instant {
         self.is_old.set(false);
         let now = Instant::now();
@@ -63,12 +63,6 @@ impl Clock {
         self.unix_us.set(anchor.unix_us + since_us);
         self.now.set(now);
         now
-    }
-    /// Called at the start of a poll: ticks, except on the first poll, which runs in the turn that created the future.
-    pub fn resume(&self, woken: &mut bool) {
-        if std::mem::replace(woken, true) {
-            self.tick();
-        }
     }
     /// The time of the last [`Clock::tick`], or of when it was first asked for in this turn.
     pub fn now(&self) -> Instant {
