@@ -34,6 +34,7 @@ mod server;
 mod span;
 mod spoe;
 mod surroundings;
+pub mod syslog;
 mod tls;
 pub mod units;
 mod words;

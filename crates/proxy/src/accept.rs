@@ -15,7 +15,7 @@ use crate::{
 };
 use accepted::Accepted;
 use listener::{Listener, backlog, is_unix};
-use penstock_config::model::ProxyId;
+use penstock_config::{model::ProxyId, syslog};
 use std::{io, net::SocketAddr, rc::Rc, sync::atomic::Ordering, time::Duration};
 use tokio::{
     net::{TcpListener, TcpStream, UnixListener, UnixStream},
@@ -115,7 +115,7 @@ pub(crate) async fn run(worker: Rc<Worker>, listener: Listener) {
     let transparent = worker.shared.config.proxies[proxy].binds[bind].transparent;
     let mut listening = match Source::new(listener, transparent) {
         Ok(listening) => listening,
-        Err(e) => return worker.log_process(crate::log::severity::ALERT, &format!("cannot accept connections: {e}")),
+        Err(e) => return worker.log_process(syslog::ALERT, &format!("cannot accept connections: {e}")),
     };
     let answers_stats = worker.shared.config.proxies[proxy].stats.is_some();
     let mut enough = worker.accepted_enough.subscribe();
@@ -158,7 +158,7 @@ pub(crate) async fn run(worker: Rc<Worker>, listener: Listener) {
                 Err(e) => {
                     let text =
                         format!("frontend {} cannot listen again: {e}", worker.shared.config.proxies[proxy].name);
-                    return worker.log_process(crate::log::severity::ALERT, &text);
+                    return worker.log_process(syslog::ALERT, &text);
                 }
             }
             continue;

@@ -33,15 +33,6 @@ use tokio::{
     time::{Instant, sleep},
 };
 
-/// Severities of syslog, as used by a log target's `level`.
-pub(crate) mod severity {
-    pub const ALERT: u8 = 1;
-    pub const ERROR: u8 = 3;
-    pub const WARNING: u8 = 4;
-    pub const NOTICE: u8 = 5;
-    pub const INFO: u8 = 6;
-}
-
 /// The log targets of a process: created once, before privileges are given up, and used by every worker.
 pub(crate) struct LogTargets {
     /// Every `log` line that some proxy or the process uses.

@@ -1,10 +1,9 @@
 //! Changes of a server's address at run time: by name resolution, or by an operator.
 
 use super::{Admin, Backends, Endpoint, Host, Notice, ServerRef};
+use penstock_config::syslog;
 use std::sync::Arc;
 use std::time::Instant;
-
-const NOTICE: u8 = 5;
 
 impl<E> Backends<E> {
     /// Sets a new address, or none. Existing connections stay.
@@ -28,6 +27,6 @@ impl<E> Backends<E> {
         }
         self.set_admin_for(at, Admin::UNRESOLVED, false, "", self.since(now));
         let text = format!("Server {} administratively READY thanks to valid DNS answer.", self.name(at));
-        self.announce(&Notice { proxy: at.proxy, severity: NOTICE, text, mailed: None });
+        self.announce(&Notice { proxy: at.proxy, severity: syslog::NOTICE, text, mailed: None });
     }
 }

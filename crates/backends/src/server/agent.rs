@@ -6,10 +6,8 @@ use crate::check::{
     agent::{AgentReply, AgentState},
     schedule::Conclusion,
 };
+use penstock_config::syslog;
 use std::time::{Duration, Instant};
-
-const NOTICE: u8 = 5;
-const INFO: u8 = 6;
 
 /// Why a weight is refused if the algorithm's are fixed.
 pub const FIXED_WEIGHTS: &str = "Backend is using a static LB algorithm and only accepts weights '0%' and '100%'.";
@@ -91,7 +89,7 @@ impl<E> Backends<E> {
                 _ => "DOWN",
             };
             text.push_str(&format!(", status: {n}/{m} {word}."));
-            self.announce(&Notice { proxy: at.proxy, severity: NOTICE, text, mailed: Some(INFO) });
+            self.announce(&Notice { proxy: at.proxy, severity: syslog::NOTICE, text, mailed: Some(syslog::INFO) });
         }
         let cause = Cause { check: !told, agent: true, ..Cause::default() };
         match conclusion {

@@ -8,7 +8,7 @@ use super::{
     Admin, Backend, Backends, Check, Core, Notice, Operational, Server, ServerId, ServerRef, Shutdown, Status,
 };
 use crate::{balance::Ramp, queue::Granted};
-use penstock_config::Config;
+use penstock_config::{Config, syslog};
 use std::fmt::Write as _;
 use std::sync::{Arc, MutexGuard, atomic::Ordering::Relaxed};
 use std::time::{Duration, Instant};
@@ -49,10 +49,6 @@ pub enum Command {
     /// End the server's sessions.
     ShutdownSessions,
 }
-
-const ALERT: u8 = 1;
-const EMERGENCY: u8 = 0;
-const NOTICE: u8 = 5;
 
 /// The requests that waited for a server that went down.
 type Evicted<E> = Vec<oneshot::Sender<Granted<E>>>;
@@ -358,9 +354,9 @@ impl<E> Backends<E> {
                     backend.append_counts(&mut text, &backend.core(), server, requeued);
                     (self.announce)(&Notice {
                         proxy: backend.proxy,
-                        severity: NOTICE,
+                        severity: syslog::NOTICE,
                         text: text + ".",
-                        mailed: Some(NOTICE),
+                        mailed: Some(syslog::NOTICE),
                     });
                 }
             }
@@ -417,11 +413,11 @@ impl<E> Backend<E> {
         let (word, severity) = match to {
             // It took no new clients before.
             Operational::Stopped if from == Operational::Stopping || core.status[server].admin.drain() => {
-                ("DOWN", NOTICE)
+                ("DOWN", syslog::NOTICE)
             }
-            Operational::Stopped => ("DOWN", ALERT),
-            Operational::Stopping => ("stopping", NOTICE),
-            _ => ("UP", NOTICE),
+            Operational::Stopped => ("DOWN", syslog::ALERT),
+            Operational::Stopping => ("stopping", syslog::NOTICE),
+            _ => ("UP", syslog::NOTICE),
         };
         let mut text = format!("{} is {word}", self.subject(&shared));
         append_cause(&mut text, &core.status[server], cause, via);
@@ -450,7 +446,7 @@ impl<E> Backend<E> {
                 }
                 _ => format!("{subject} remains in forced drain mode."),
             };
-            after.notices.push(Notice { proxy: self.proxy, severity: NOTICE, text, mailed: None });
+            after.notices.push(Notice { proxy: self.proxy, severity: syslog::NOTICE, text, mailed: None });
         }
         self.note_backend(&mut core, had_servers, now, &mut after.notices);
         Some(after)
@@ -483,7 +479,7 @@ impl<E> Backend<E> {
             changes.down_transitions += 1;
             let kind = if self.listens { "proxy" } else { "backend" };
             let text = format!("{kind} {} has no server available!", self.name);
-            notices.push(Notice { proxy: self.proxy, severity: EMERGENCY, text, mailed: None });
+            notices.push(Notice { proxy: self.proxy, severity: syslog::EMERGENCY, text, mailed: None });
         }
         changes.last_change = now;
     }

@@ -2,6 +2,7 @@
 
 use super::{Backends, Cause, Notice, Operational, ServerRef};
 use crate::check::{Effect, Outcome, Verdict, schedule::Conclusion, script::Standing};
+use penstock_config::syslog;
 use std::time::{Duration, Instant};
 
 /// An event in a server's traffic, for `observe`.
@@ -37,9 +38,6 @@ impl Seen {
         }
     }
 }
-
-const NOTICE: u8 = 5;
-const INFO: u8 = 6;
 
 impl<E> Backends<E> {
     /// Records that a check of `at` starts.
@@ -108,7 +106,7 @@ impl<E> Backends<E> {
                 _ => "DOWN",
             };
             text.push_str(&format!(", status: {n}/{m} {word}."));
-            Notice { proxy: at.proxy, severity: NOTICE, text, mailed: Some(INFO) }
+            Notice { proxy: at.proxy, severity: syslog::NOTICE, text, mailed: Some(syslog::INFO) }
         });
         drop(core);
         if let Some(notice) = notice {

@@ -6,6 +6,7 @@ use crate::{
     keyword::{ALL, FRONT, Keyword, ONE, SOME},
     model::{LogAddress, LogTarget, LogTransport},
     span::Word,
+    syslog,
 };
 use std::path::PathBuf;
 
@@ -55,8 +56,6 @@ const FACILITIES: &[&str] = &[
     "kern", "user", "mail", "daemon", "auth", "syslog", "lpr", "news", "uucp", "cron", "auth2", "ftp", "ntp", "audit",
     "alert", "cron2", "local0", "local1", "local2", "local3", "local4", "local5", "local6", "local7",
 ];
-
-const LEVELS: &[&str] = &["emerg", "alert", "crit", "err", "warning", "notice", "info", "debug"];
 
 const TRANSPORTS: &[(&str, LogTransport)] = &[
     ("local", LogTransport::Local),
@@ -135,7 +134,7 @@ pub(crate) fn format(args: &mut Args<'_>) -> Parsed<LogTransport> {
 
 /// Parses a syslog level by its name: 0 is `emerg`, 7 is `debug`.
 pub(super) fn level(args: &mut Args<'_>) -> Parsed<u8> {
-    position(args, "a syslog level", LEVELS)
+    position(args, "a syslog level", &syslog::LEVELS)
 }
 
 fn position(args: &mut Args<'_>, what: &str, names: &[&str]) -> Parsed<u8> {

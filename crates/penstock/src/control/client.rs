@@ -5,6 +5,7 @@ use penstock_admin::{
     command::Piece,
     kept::{Given, KeptChanges},
 };
+use penstock_config::syslog;
 use penstock_control::{Certificates, Command, Inside, Process, Request, Session, Severity, Step};
 use penstock_proxy::handover;
 use rustix::{
@@ -280,13 +281,10 @@ async fn answer(
     drop(keeper);
     if let Some(audit) = audit {
         let text = audit.line(&client.who, &entrance.address, ended.is_err());
-        hub.executor.handle.log(NOTICE, text);
+        hub.executor.handle.log(syslog::NOTICE, text);
     }
     ended
 }
-
-/// The syslog severity for a normal but significant event.
-const NOTICE: u8 = 5;
 
 /// Sends output until no more than `left` bytes remain, as fast as the client reads.
 async fn send(stream: &mut Stream, session: &mut Session, left: usize) -> Result<(), Gone> {

@@ -4,12 +4,11 @@ use super::state::{Exchange, ms_between};
 use crate::{
     connection::Conn,
     exchange::live::Live,
-    log::severity,
     route::cookie,
     rules::context::{Readable, context},
     worker::pulse,
 };
-use penstock_config::model::Mode;
+use penstock_config::{model::Mode, syslog};
 use penstock_rules::{By, During, LogLevel, Phase, Termination};
 use std::sync::atomic::Ordering;
 use tokio::time::Instant;
@@ -201,8 +200,8 @@ fn write_line(conn: &mut Conn<'_>, x: &mut Exchange) {
     let severity = match x.txn.log_level {
         Some(LogLevel::Silent) => return,
         Some(LogLevel::Level(level)) => level,
-        None if conn.proxy().options.log_separate_errors && x.log.is_error(x.txn.status) => severity::ERROR,
-        None => severity::INFO,
+        None if conn.proxy().options.log_separate_errors && x.log.is_error(x.txn.status) => syslog::ERROR,
+        None => syslog::INFO,
     };
     if !worker.logger.logs(frontend) {
         return;
@@ -269,7 +268,7 @@ pub(crate) fn log_handshake_failure(conn: &mut Conn<'_>, text: &str) {
             }
         }
     }
-    let severity = if separate { severity::ERROR } else { severity::INFO };
+    let severity = if separate { syslog::ERROR } else { syslog::INFO };
     worker.logger.send(frontend, worker.clock.unix_us(), severity, b"", &line);
     worker.buffers.give_head(line);
     worker.give_exchange(x);

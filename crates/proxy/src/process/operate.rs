@@ -6,7 +6,6 @@ use super::{
     shared::Shared,
 };
 use crate::{
-    log::severity,
     observe::counters::Part,
     server::{Backend, Notice, Server},
     worker::{
@@ -17,6 +16,7 @@ use crate::{
     },
 };
 use penstock_config::model::{Proxy, ProxyId};
+use penstock_config::syslog;
 use std::{
     rc::Rc,
     sync::{Arc, atomic::Ordering::Relaxed},
@@ -83,7 +83,7 @@ impl Handle {
         self.warn_of(proxy, format!("Proxy {name} stopped (cumulated conns: FE: {connections}, BE: {sessions})."));
     }
     fn warn_of(&self, proxy: ProxyId, text: String) {
-        self.shared().backends.announce(&Notice { proxy, severity: severity::WARNING, text, mailed: None });
+        self.shared().backends.announce(&Notice { proxy, severity: syslog::WARNING, text, mailed: None });
     }
     /// Returns a receiver that ends once every worker has completed one pass of its loop; acceptors have then seen all
     /// earlier changes.

@@ -1,14 +1,12 @@
 //! Email alerts (manual section 3.6): what happens to servers is mailed, where `email-alert` says so.
 
-use crate::{
-    log::severity,
-    worker::{pulse::Who, state::Worker, task},
-};
+use crate::worker::{pulse::Who, state::Worker, task};
 use penstock_backends::{
     mail::{Conversation, Mail, Next},
     server::Notice,
 };
 use penstock_config::model::{EmailAlert, Mailers, ProxyId, ServerHost};
+use penstock_config::syslog;
 use std::{collections::HashMap, net::SocketAddr, rc::Rc, time::Duration};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -120,5 +118,5 @@ async fn converse(to: SocketAddr, mail: &Mail) -> Result<(), String> {
 
 fn failed(worker: &Worker, proxy: ProxyId, mailer: &str, why: &str) {
     let text = format!("mailer {mailer} did not get an email alert: {why}.");
-    worker.logger.send(proxy, worker.clock.unix_us(), severity::WARNING, b"", text.as_bytes());
+    worker.logger.send(proxy, worker.clock.unix_us(), syslog::WARNING, b"", text.as_bytes());
 }

@@ -9,14 +9,13 @@ mod dns;
 
 use super::question::Question;
 use crate::{
-    log::severity,
     process::shared::Shared,
     server::{Backends, Host, Notice, Server, ServerRef},
     worker::{pulse::Who, state::Worker, task},
 };
 use counts::{Count, NameServer, Section};
 use dns::{Answer, Family};
-use penstock_config::model::Resolvers;
+use penstock_config::{model::Resolvers, syslog};
 use std::cell::RefCell;
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::io;
@@ -256,7 +255,7 @@ fn share_out(backends: &Backends, servers: &[ServerRef], addresses: &[IpAddr], b
             if *was != Some(ip) {
                 let was = was.map_or("(none)".to_string(), |was| was.to_string());
                 let text = format!("{} changed its IP from {was} to {ip} by {by}.", backends.name(*at));
-                backends.announce(&Notice { proxy: at.proxy, severity: severity::NOTICE, text, mailed: None });
+                backends.announce(&Notice { proxy: at.proxy, severity: syslog::NOTICE, text, mailed: None });
                 backends.set_host(*at, Some(Host::Ip(ip)));
                 // The other servers' addresses come from the same answer.
                 (by, changed) = ("DNS cache", true);

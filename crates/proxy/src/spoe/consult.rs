@@ -11,10 +11,9 @@ use crate::{
         live::Live,
         state::{Exchange, ms_between},
     },
-    log::severity,
     rules::context::{Readable, context},
 };
-use penstock_config::model::SpoeEvent;
+use penstock_config::{model::SpoeEvent, syslog};
 use penstock_rules::{SpoeSend, Value, turn};
 use penstock_spop::{AckAction, AgentData, NotifyPayload, ack_actions};
 use std::{
@@ -270,6 +269,6 @@ fn tell(
         agent.failed.get(),
         agent.processed.get(),
     );
-    let severity = if answer.is_ok() { severity::NOTICE } else { severity::WARNING };
+    let severity = if answer.is_ok() { syslog::NOTICE } else { syslog::WARNING };
     worker.logger.send_agent(engine, worker.clock.unix_us(), severity, line.as_bytes());
 }

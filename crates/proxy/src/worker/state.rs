@@ -5,7 +5,7 @@ use crate::{
     exchange::state::{Exchange, Unused},
     http2::mux::MuxPool,
     inspect::Described,
-    log::{Logger, severity},
+    log::Logger,
     observe::{
         counters::{Cells, WorkerCounters},
         http_counters::{Protocol, Side, Tally},
@@ -15,7 +15,7 @@ use crate::{
     servers::{pool::Pool, question::Questions},
     spoe::Agents,
 };
-use penstock_config::model::ProxyId;
+use penstock_config::{model::ProxyId, syslog};
 use penstock_sys::Spares;
 use slab::Slab;
 use std::{
@@ -172,7 +172,7 @@ impl Worker {
     pub fn accept_failed(&self, e: &io::Error) {
         let now = self.now_ms() / 1000 + 1;
         if self.exhaustion_told.replace(now) != now {
-            self.log_process(severity::ALERT, &format!("accept(): {e}; trying again in 100 ms"));
+            self.log_process(syslog::ALERT, &format!("accept(): {e}; trying again in 100 ms"));
         }
         self.refill_reserve();
     }

@@ -25,6 +25,7 @@ use crate::{
 use penstock_config::{
     Diagnostics, Line, Span, Word,
     model::{CacheId, Mode, ProxyId, ProxyKind},
+    syslog,
 };
 use penstock_http::Version;
 use std::{ops::RangeInclusive, time::Duration};
@@ -64,8 +65,6 @@ pub(crate) struct Slot {
     /// Where the slot was declared in the configuration.
     pub(crate) at: Span,
 }
-
-const LEVELS: &[&str] = &["emerg", "alert", "crit", "err", "warning", "notice", "info", "debug"];
 
 impl<'l> Build<'_, 'l, '_> {
     /// Parses the action and the condition. `None` if there was an error, which has been reported.
@@ -369,10 +368,10 @@ impl<'l> Build<'_, 'l, '_> {
         if word.text == "silent" {
             return Some(Action::LogLevel(LogLevel::Silent));
         }
-        match LEVELS.iter().position(|level| *level == word.text) {
+        match syslog::LEVELS.iter().position(|level| *level == word.text) {
             Some(level) => Some(Action::LogLevel(LogLevel::Level(level as u8))),
             None => {
-                let near = hint::nearest(&word.text, LEVELS.iter().copied().chain(["silent"]));
+                let near = hint::nearest(&word.text, syslog::LEVELS.iter().copied().chain(["silent"]));
                 self.error(word.span, format!("unknown level '{}' of logs", word.text), near);
                 None
             }

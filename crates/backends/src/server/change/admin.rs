@@ -1,7 +1,8 @@
 //! Changes of administrative flags: maintenance and drain, by operators and by servers that are tracked.
 
-use super::{ALERT, After, NOTICE, ends_backups, leave_state, slow_start};
+use super::{After, ends_backups, leave_state, slow_start};
 use crate::server::{Admin, Backend, Check, Core, Notice, Operational, host_name};
+use penstock_config::syslog;
 use std::{sync::Arc, time::Duration};
 
 /// A change of one administrative flag of one server.
@@ -64,21 +65,21 @@ impl<E> Backend<E> {
         core.status[server].admin = is;
         let (severity, text) = match step {
             AdminStep::Nothing => return after,
-            AdminStep::MaintainDown => (NOTICE, self.maintain_down(core, server, change)),
+            AdminStep::MaintainDown => (syslog::NOTICE, self.maintain_down(core, server, change)),
             AdminStep::Maintain => self.maintain(core, server, change, &mut after),
-            AdminStep::Resume => (NOTICE, self.resume(core, server, change, &mut after)),
+            AdminStep::Resume => (syslog::NOTICE, self.resume(core, server, change, &mut after)),
             AdminStep::StayMaintained => {
                 let subject = self.subject(core.server(server));
-                (NOTICE, format!("{subject} is leaving forced maintenance but remains in maintenance"))
+                (syslog::NOTICE, format!("{subject} is leaving forced maintenance but remains in maintenance"))
             }
-            AdminStep::Drain => (NOTICE, self.drain(core, server, change, &mut after)),
-            AdminStep::Undrain => (NOTICE, self.undrain(core, server, change)),
+            AdminStep::Drain => (syslog::NOTICE, self.drain(core, server, change, &mut after)),
+            AdminStep::Undrain => (syslog::NOTICE, self.undrain(core, server, change)),
         };
         let mailed = (step == AdminStep::Drain).then_some(severity);
         after.notices.push(Notice { proxy: self.proxy, severity, text: text + ".", mailed });
         if step == AdminStep::Resume && is.has(Admin::FORCED_DRAIN) {
             let text = format!("{} remains in forced drain mode.", self.subject(core.server(server)));
-            after.notices.push(Notice { proxy: self.proxy, severity: NOTICE, text, mailed: None });
+            after.notices.push(Notice { proxy: self.proxy, severity: syslog::NOTICE, text, mailed: None });
         }
         self.note_backend(core, had_servers, change.now, &mut after.notices);
         after
@@ -100,7 +101,7 @@ impl<E> Backend<E> {
         let status = &mut core.status[server];
         // A draining server took no new clients before.
         let drained = status.admin.drain() || status.state == Operational::Stopping;
-        let severity = if drained { NOTICE } else { ALERT };
+        let severity = if drained { syslog::NOTICE } else { syslog::ALERT };
         leave_state(status, change.now);
         status.state = Operational::Stopped;
         status.down_transitions += 1;

@@ -1,7 +1,8 @@
 //! Watches how much memory is left, and says in the log when it is short.
 
 use super::{Memory, PATIENCE};
-use crate::{log::severity, process::handle::Handle};
+use crate::process::handle::Handle;
+use penstock_config::syslog;
 use penstock_sys::{MemoryGauge, MemoryRoom};
 use std::{
     collections::VecDeque,
@@ -93,12 +94,12 @@ fn news(memory: &Memory, is_short: bool, room: Option<MemoryRoom>) -> (u8, Strin
         |room| format!("{} of {} MiB are left", room.left >> 20, room.limit >> 20),
     );
     if !is_short {
-        return (severity::NOTICE, format!("memory suffices again: {left}"));
+        return (syslog::NOTICE, format!("memory suffices again: {left}"));
     }
     let refused = memory.refused.swap(0, Relaxed);
     let mut text = format!("memory is short: {left}; {refused} connections and buffers were refused");
     if memory.is_short() {
         let _ = write!(text, ", and clients that take nothing for {} s are disconnected", PATIENCE.as_secs());
     }
-    (severity::ALERT, text)
+    (syslog::ALERT, text)
 }
