@@ -68,10 +68,17 @@ LONG = {
 }
 
 
-def streams(first):
-    """A hundred requests: `:method GET`, `:scheme http`, `:path /`, all from HPACK's static table."""
+# Streams, by kind: how many fields their requests have.
+STREAMS = {"h2 streams": 0, "h2 streams of 80 fields": 80}
+
+
+def streams(first, fields):
+    """A hundred requests: `:method GET`, `:scheme http`, `:path /`, all from HPACK's static table, and fields that enter the other one."""
     block = bytes([0x82, 0x86, 0x84])
-    heads = (bytes([0, 0, len(block), 1, 5]) + (first + 2 * n).to_bytes(4, "big") + block for n in range(100))
+    for n in range(fields):
+        name, value = f"x-field-{n}".encode(), f"value-{n * 7919 % 1000}".encode()
+        block += bytes([0x40, len(name)]) + name + bytes([len(value)]) + value
+    heads = (len(block).to_bytes(3, "big") + bytes([1, 5]) + (first + 2 * n).to_bytes(4, "big") + block for n in range(100))
     return b"".join(heads)
 
 
@@ -94,8 +101,8 @@ def flood(kind, ports, until):
             first, waiting = 1, b"" if not kind.startswith("h2") else PREFACE
             while time.monotonic() < until:
                 if not waiting:
-                    if kind == "h2 streams":
-                        waiting, first = streams(first), first + 200
+                    if kind in STREAMS:
+                        waiting, first = streams(first, STREAMS[kind]), first + 200
                     elif kind in LONG:
                         waiting = LONG[kind]()
                     else:
@@ -193,7 +200,7 @@ def main():
     parser.add_argument("kinds", nargs="*", metavar="KIND", help="words of a kind's name")
     options = parser.parse_args()
     go_first()
-    kinds = [kind for kind in ("clear", "tls", *LONG, "h2 streams", "h2 PING", "h2 SETTINGS")
+    kinds = [kind for kind in ("clear", "tls", *LONG, *STREAMS, "h2 PING", "h2 SETTINGS")
              if not options.kinds or any(word in kind for word in options.kinds)]
     lines = [f"| {options.floods} clients | program | p50 ms | p99 ms | longest ms | server's CPU, % |", "|---|---|---|---|---|---|"]
     print("\n".join(lines), flush=True)

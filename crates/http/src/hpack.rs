@@ -16,6 +16,8 @@ use std::collections::VecDeque;
 pub struct Block {
     /// Field lines, pseudo-header fields among them.
     pub fields: u32,
+    /// Those of them that are spelt out, and not found in a table.
+    pub literals: u32,
     /// Bytes of all names and values, decoded.
     pub size: usize,
     /// The request is malformed (RFC 9113 section 8.1.1).
@@ -170,6 +172,7 @@ impl Mirror {
                 let indexing = first & 0x40 != 0;
                 let mut entry = self.literal(&mut input, indexing)?;
                 request.take(entry.name, &entry.value, entry.size() - 32);
+                request.block.literals += 1;
                 if entry.name == Name::Bad || matches!(entry.value, Value::Bad | Value::Path(_)) {
                     other.extend_from_slice(&block[copied..begin]);
                     write_harmless(&mut entry, indexing, other);
@@ -475,7 +478,7 @@ mod tests {
     fn what_is_well_formed_stays_as_it_is() {
         let mut mirror = Mirror::default();
         let (said, other) = read(&mut mirror, &[b"\x84\x41\x01h".to_vec(), literal(true, b"x-a", b"b\xff\tc")]);
-        assert_eq!(said, Block { fields: 5, size: 10 + 11 + 6 + 11 + 7, ..Block::default() });
+        assert_eq!(said, Block { fields: 5, literals: 2, size: 10 + 11 + 6 + 11 + 7, ..Block::default() });
         assert!(other.is_empty());
         let (said, other) = read(&mut mirror, &[b"\x84\xbe\xbf\x7e\x01d".to_vec()]);
         assert!(said.malformed && other.ends_with(POISON), "a pseudo-header field behind another");

@@ -21,6 +21,8 @@ pub mod cost {
     pub const HEAD: u32 = 30;
     /// A field of a request, or in an HTTP/2 header block, however few bytes encode it.
     pub const FIELD: u32 = 1;
+    /// A field that an HTTP/2 header block spells out: it is decoded twice, and may enter two tables (measured: 0.35 µs).
+    pub const LITERAL: u32 = 4;
     /// A rule whose condition is evaluated.
     pub const RULE: u32 = 2;
     /// A system call that reads or writes.

@@ -118,7 +118,8 @@ impl Signals {
         if self.streams.take(of_stream(block.fields as usize)).is_err() {
             return false;
         }
-        turn::spend(cost::FIELD * block.fields + cost::KIB * u32::try_from(block.size >> 10).unwrap_or(u32::MAX / 8));
+        let fields = cost::FIELD * block.fields + cost::LITERAL * block.literals;
+        turn::spend(fields + cost::KIB * u32::try_from(block.size >> 10).unwrap_or(u32::MAX / 8));
         self.malformed.set(self.malformed.get() + u32::from(block.malformed));
         let Some(path) = block.path.filter(|_| !block.malformed) else { return true };
         let mut paths = self.paths.borrow_mut();
