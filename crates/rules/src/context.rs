@@ -68,6 +68,8 @@ impl Context<'_> {
         }
         let Some(format) = &self.frontend.1.unique_id_format else { return };
         if self.txn.unique_id.borrow().is_none() {
+            // A format that asks for the unique-id itself finds nothing there, and does not ask again.
+            *self.txn.unique_id.borrow_mut() = Some(Vec::new());
             let mut id = Vec::new();
             format.render(self, &mut id);
             *self.txn.unique_id.borrow_mut() = Some(id);
