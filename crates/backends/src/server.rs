@@ -434,7 +434,7 @@ impl<E> Backends<E> {
 fn member<E>(server: &Server<E>) -> Member {
     let settings = &server.config.settings;
     // If only one limit is set, it is used for both; a minimum above the maximum counts as the maximum.
-    let maxconn = settings.maxconn.max(settings.minconn);
+    let maxconn = settings.conns_max();
     let minconn = if settings.minconn == 0 { maxconn } else { settings.minconn };
     let mut member = Member::new(server.id, settings.weight, settings.backup);
     (member.maxconn, member.minconn, member.maxqueue) = (maxconn, minconn, settings.maxqueue);

@@ -155,6 +155,10 @@ pub struct ServerSettings {
 }
 
 impl ServerSettings {
+    /// The largest number of concurrent connections, 0 for no limit: `minconn` alone is one as well.
+    pub fn conns_max(&self) -> u32 {
+        self.maxconn.max(self.minconn)
+    }
     /// The version of the PROXY header that a connection to the server begins with, if it has one. As in HAProxy, options
     /// of version 2 without `send-proxy-v2` ask for a header, and that is one of version 1.
     pub fn proxy_header_version(&self) -> Option<u8> {

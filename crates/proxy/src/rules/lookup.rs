@@ -8,6 +8,7 @@ use crate::{
     },
     worker::state::Worker,
 };
+use penstock_backends::server::Operational;
 use penstock_config::{Span, model::ProxyId};
 use penstock_rules::{BackendLoad, ConnFacts, FrontendLoad, Kind, PacketFields, ServerLoad, ServerRef, TcpInfo, World};
 use std::net::{IpAddr, SocketAddr, UdpSocket};
@@ -31,13 +32,13 @@ impl World for Worker {
         let (mut free, mut slots) = (0, 0);
         for server in backend.servers().iter().filter(|server| server.is_usable()) {
             let settings = &server.config.settings;
-            let taken = i64::from(server.served());
-            match settings.maxconn {
+            let (taken, maxconn) = (i64::from(server.served()), settings.conns_max());
+            match maxconn {
                 0 => free = -1,
                 max if free >= 0 => free += (i64::from(max) - taken).max(0),
                 _ => {}
             }
-            match (settings.maxconn, settings.maxqueue) {
+            match (maxconn, settings.maxqueue) {
                 (0, _) | (_, 0) => slots = -1,
                 (max, queue) if slots >= 0 => {
                     slots += i64::from(max) - taken + i64::from(queue) - i64::from(server.queued());
@@ -76,12 +77,13 @@ impl World for Worker {
         let found = backend.and_then(|backend| Some((backend.get(at.server)?, backend.view_server(at.server)?)));
         let Some((server, view)) = found else { return ServerLoad::default() };
         let settings = &server.config.settings;
-        let free = match settings.maxconn {
+        let free = match settings.conns_max() {
             0 => -1,
             max => (i64::from(max) - i64::from(server.served())).max(0),
         };
         ServerLoad {
-            up: server.is_usable(),
+            // Whatever its weight, and also while it drains.
+            up: !view.status.admin.maint() && (view.status.check.is_none() || view.status.state != Operational::Stopped),
             conn: server.served(),
             conn_free: free,
             queue: server.queued(),
