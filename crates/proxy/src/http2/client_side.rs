@@ -267,6 +267,8 @@ impl Client for Http2Client {
         self.refuse(Reason::CANCEL);
     }
     fn vanish(&mut self) {
+        self.signals.vanish();
+        // Wakes the connection's task, which has nothing more to send.
         self.refuse(Reason::CANCEL);
     }
     fn abort(&mut self) {

@@ -165,7 +165,9 @@ async fn open(conn: &mut Conn<'_>, mut stream: Stream, mut begun: Vec<u8>, limit
     let (guard, signals) = Guard::of_client(stream, begun, table_size);
     signals.count_in(&conn.worker.shared.memory);
     let tally = conn.worker.tally(conn.frontend, Side::Frontend, Protocol::Http2);
-    let handshake = settings(conn.worker, &limits).handshake(guard.counting(tally).discarding(close::LINGER_BYTES));
+    let guard = guard.counting(tally).discarding(close::LINGER_BYTES);
+    let guard = guard.vanishing_by(|stream: &Stream| stream.socket().vanish_on_close());
+    let handshake = settings(conn.worker, &limits).handshake(guard);
     let connection = in_time(&mut conn.deadline, handshake).await?.ok()?;
     let streams = Rc::new(Streams::new(signals.clone()));
     Some(Box::new(Connected { connection, streams, signals, phase: Phase::Open, widened: false }))

@@ -59,6 +59,8 @@ pub(crate) struct Signals {
     malformed: Cell<u32>,
     /// Since when our half of the connection is closed.
     parted: Cell<Option<Instant>>,
+    /// Whether a rule drops the client silently, with all of its streams.
+    vanished: Cell<bool>,
     paths: RefCell<Paths>,
 }
 
@@ -95,6 +97,10 @@ impl Signals {
     /// Since when our half of the connection is closed, and what still comes is discarded.
     pub fn parted(&self) -> Option<Instant> {
         self.parted.get()
+    }
+    /// Has the connection end without a byte more.
+    pub fn vanish(&self) {
+        self.vanished.set(true);
     }
     /// The peer floods us.
     fn flooded(&self) {
@@ -165,6 +171,8 @@ pub(crate) struct Guard<S> {
     sent: Sent,
     /// How much more is discarded of what comes behind our last bytes.
     discards: usize,
+    /// Has the socket be closed without the peer's notice.
+    vanish: fn(&S),
     signals: Rc<Signals>,
 }
 
@@ -181,12 +189,21 @@ impl<S> Guard<S> {
     }
     fn new(inner: S, side: Side, begun: Vec<u8>, heads: Option<Heads>) -> (Self, Rc<Signals>) {
         let signals = Rc::new(Signals::default());
-        let (frames, budget) = (Frames::from(side), Budget::new(Instant::now()));
-        let resets = Resets::default();
-        let (ready, tally, sent) = (Vec::new(), None, Sent::default());
-        let (discards, shared) = (0, signals.clone());
-        let guard =
-            Guard { inner, side, begun, frames, heads, ready, budget, resets, tally, sent, discards, signals: shared };
+        let guard = Guard {
+            inner,
+            side,
+            begun,
+            frames: Frames::from(side),
+            heads,
+            ready: Vec::new(),
+            budget: Budget::new(Instant::now()),
+            resets: Resets::default(),
+            tally: None,
+            sent: Sent::default(),
+            discards: 0,
+            vanish: |_| {},
+            signals: signals.clone(),
+        };
         (guard, signals)
     }
     /// Counts the connection and its frames in `tally`.
@@ -197,6 +214,18 @@ impl<S> Guard<S> {
     /// the client our GOAWAY.
     pub fn discarding(self, discards: usize) -> Self {
         Guard { discards, ..self }
+    }
+    /// Calls `vanish` with the stream if its peer is to be dropped silently.
+    pub fn vanishing_by(self, vanish: fn(&S)) -> Self {
+        Guard { vanish, ..self }
+    }
+    /// Fails if the peer is being dropped silently.
+    fn is_there(&self) -> io::Result<()> {
+        if self.signals.vanished.get() {
+            (self.vanish)(&self.inner);
+            return Err(io::ErrorKind::ConnectionAborted.into());
+        }
+        Ok(())
     }
     /// Accounts for the result of a write of these slices.
     fn written(&mut self, slices: &[io::IoSlice<'_>], result: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
@@ -272,6 +301,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Guard<S> {
         let this = self.get_mut();
         loop {
             turn::round();
+            this.is_there()?;
             if this.signals.failure().is_some() {
                 return this.cut();
             }
@@ -317,6 +347,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Guard<S> {
         slices: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
+        this.is_there()?;
         let written = if this.resets.are_awaited()
             && let Some(first) = slices.iter().find(|slice| !slice.is_empty())
         {
@@ -343,6 +374,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Guard<S> {
     /// Closes our half, and discards what still comes, until the peer closes too or its task has waited long enough.
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
+        this.is_there()?;
         if this.signals.parted().is_none() {
             ready!(Pin::new(&mut this.inner).poll_shutdown(cx))?;
             this.signals.parted.set(Some(Instant::now()));
