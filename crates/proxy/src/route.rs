@@ -9,7 +9,7 @@ use crate::{
     connection::Conn,
     exchange::{
         buffered_body::{self, Ahead},
-        caching, headers,
+        caching, finish, headers,
         live::Live,
         respond, service,
         state::{Exchange, ms_between},
@@ -160,6 +160,7 @@ async fn restrict_names(live: &mut Live<'_, '_>, proxy: ProxyId) -> Judged {
             fields.remove_if(|field| !is_plain(field.name));
         }
         RestrictedNames::Reject if !fields.iter().all(|field| is_plain(field.name)) => {
+            finish::track_denied(live.conn, live.x);
             live.conn.listener_cells().iter().for_each(|cells| cells.denied_requests.inc());
             live.x.log.termination = Termination(By::Refusal, During::Request);
             respond::error(live, 403).await;

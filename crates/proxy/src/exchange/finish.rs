@@ -113,6 +113,13 @@ pub(crate) fn track_status(conn: &Conn<'_>, x: &Exchange, status: u16) {
     }
 }
 
+/// Counts a request that a rule denies as an error in the tracked entries, whatever status it is answered with.
+pub(crate) fn track_denied(conn: &Conn<'_>, x: &Exchange) {
+    for tracking in [&conn.session.tracking, &x.txn.tracking] {
+        tracking.http_error(conn.worker.now_ms());
+    }
+}
+
 fn count(conn: &Conn<'_>, x: &Exchange) {
     let counters = conn.worker.counters();
     let now_ms = conn.worker.now_ms();
@@ -120,17 +127,16 @@ fn count(conn: &Conn<'_>, x: &Exchange) {
     let ms = |value: i64| u64::try_from(value).ok();
     let frontend = counters.frontend(conn.frontend);
     let http = conn.proxy().mode == Mode::Http && !x.bypassed;
-    // A server's status was counted when it arrived; what is refused here is an error whatever `http-err-codes` says, but for a
-    // request that does not come in time.
-    let late = x.refused && status == 408;
-    let refused = http && x.times.answered.is_none() && (400..500).contains(&status) && !late;
+    // A server's status was counted when it arrived, and what a rule denied at once. A malformed request is an error, and one that
+    // does not come in time is none.
+    let malformed = http && x.refused && (400..500).contains(&status) && status != 408;
     // A server has failed if it was asked and did not answer, or not in HTTP.
     let unanswered = http
         && x.times.answered.is_none()
         && matches!(x.log.termination, Termination(By::Server | By::ServerTimeout | By::Refusal, During::Headers))
         && matches!(status, 502 | 504);
     for tracking in [&conn.session.tracking, &x.txn.tracking] {
-        if refused {
+        if malformed {
             tracking.http_error(now_ms);
         }
         if unanswered {

@@ -11,7 +11,7 @@ use crate::{
         buffered_body::{self, Ahead, Waited},
         caching,
         ends::Fault,
-        flush, headers,
+        finish, flush, headers,
         live::Live,
         respond::{self, Page},
         service,
@@ -52,6 +52,7 @@ pub(crate) async fn request(live: &mut Live<'_, '_>, rules: &Rules, inspect: Opt
             Verdict::Respond(why, answer) => {
                 say_early_hints(live).await;
                 if matches!(why, Why::Deny | Why::Tarpit | Why::Auth) {
+                    finish::track_denied(live.conn, live.x);
                     live.conn.listener_cells().iter().for_each(|cells| cells.denied_requests.inc());
                 } else {
                     cells.intercepted.inc();
