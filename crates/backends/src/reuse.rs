@@ -25,6 +25,8 @@ pub struct Key {
     pub pinned: Option<[u8; 32]>,
     /// What its packets carry, where rules say so.
     pub packets: PacketFields,
+    /// The network namespace, where it depends on the client's.
+    pub namespace: Option<Box<str>>,
     /// Whether only HTTP/1.1 is offered although the server's line offers more.
     pub only_http1: bool,
 }

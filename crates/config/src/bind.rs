@@ -224,12 +224,10 @@ const SOCKET: &[Entry] = &[
         d.bind.name = Some(a.text("a name")?);
         Ok(())
     }),
-    Entry::refused(
-        "namespace",
-        "Listens in another network namespace",
-        "namespaces are not entered",
-        "start a process in that namespace",
-    ),
+    Entry::new("namespace", ONE, "Listens in this network namespace", |d, a| {
+        d.bind.namespace = Some(a.spanned("a namespace")?);
+        Ok(())
+    }),
     Entry::accepted("nbconn", ONE, "Number of connections of a reverse HTTP listener", "reverse HTTP is not served"),
     Entry::new("nice", ONE, "Priority of the socket's connections", |_, a| {
         a.number("a priority", -1024..=1024).map(drop)

@@ -51,6 +51,7 @@ fn collect() -> Vec<Entry> {
     add(&mut all, &others::RESOLVERS);
     add(&mut all, &peers::TABLE);
     add(&mut all, &mailers::TABLE);
+    add(&mut all, &others::NAMESPACE_LIST);
     add(&mut all, &others::CRT_STORE);
     add(&mut all, &others::HTTP_ERRORS);
     add(&mut all, &cache::TABLE);

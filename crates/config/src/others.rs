@@ -255,6 +255,21 @@ pub(crate) fn end_program(program: ExternalProgram, around: &mut Surroundings) -
     Some(program)
 }
 
+pub(crate) static NAMESPACE_LIST: Table<Vec<Spanned<String>>> = Table::new(
+    "namespace_list",
+    &[&[Keyword::<Vec<Spanned<String>>>::new(
+        "namespace",
+        SOME,
+        "Network namespaces that PROXY headers may name, besides those of 'bind' and 'server' lines",
+        |list, a| {
+            while a.peek().is_some() {
+                list.push(a.spanned("a namespace")?);
+            }
+            Ok(())
+        },
+    )]],
+);
+
 static FCGI_APP: Table<()> = Table::new(
     "fcgi-app",
     &[&[

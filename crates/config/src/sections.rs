@@ -17,7 +17,7 @@ use crate::{
     peers::{self, PeersDraft},
     proxy::{self, Draft, HttpErrors},
     ring,
-    span::{Span, Word},
+    span::{Span, Spanned, Word},
     surroundings::Surroundings,
 };
 use std::collections::{BTreeMap, HashMap};
@@ -38,6 +38,7 @@ pub(crate) const SECTIONS: &[(&str, Name)] = &[
     ("http-errors", Name::Required),
     ("cache", Name::Required),
     ("mailers", Name::Required),
+    ("namespace_list", Name::None),
     ("program", Name::Required),
     ("ring", Name::Required),
     ("log-forward", Name::Required),
@@ -98,6 +99,7 @@ pub(crate) enum Section {
     LogForward(Box<LogForward>),
     Program(Box<ExternalProgram>),
     Mailers(Mailers),
+    Namespaces(Vec<Spanned<String>>),
     /// A section whose keywords are known and checked, but have no effect.
     Other(&'static Table<()>),
 }
@@ -116,6 +118,7 @@ pub(crate) struct Sections {
     rings: Vec<Ring>,
     log_forwards: Vec<LogForward>,
     mailers: Vec<Mailers>,
+    namespaces: Vec<Spanned<String>>,
     chains: Vec<ServiceChain>,
     drafts: Vec<Draft>,
     /// `defaults` sections, named or not; a proxy without `from` inherits from the last one.
@@ -139,6 +142,7 @@ impl Sections {
             rings: Vec::new(),
             log_forwards: Vec::new(),
             mailers: Vec::new(),
+            namespaces: Vec::new(),
             chains: Vec::new(),
             drafts: Vec::new(),
             defaults: Vec::new(),
@@ -215,6 +219,7 @@ impl Sections {
             }
             "cache" => Section::Cache(CacheSection::new(name, span)),
             "mailers" => Section::Mailers(Mailers::new(name)),
+            "namespace_list" => Section::Namespaces(Vec::new()),
             "program" => Section::Program(Box::new(ExternalProgram {
                 name,
                 command: Vec::new(),
@@ -390,6 +395,7 @@ impl Sections {
                 dispatch(&others::PROGRAM, program.as_mut(), words, around, |_, _, _, _| Ok(None))
             }
             Section::Mailers(section) => dispatch(&mailers::TABLE, section, words, around, |_, _, _, _| Ok(None)),
+            Section::Namespaces(list) => dispatch(&others::NAMESPACE_LIST, list, words, around, |_, _, _, _| Ok(None)),
             Section::Other(table) => dispatch(table, &mut (), words, around, |_, _, _, _| Ok(None)),
         }
     }
@@ -435,6 +441,7 @@ impl Sections {
             }
             Section::Program(program) => self.programs.extend(others::end_program(*program, around)),
             Section::Mailers(section) => self.mailers.push(section),
+            Section::Namespaces(list) => self.namespaces.extend(list),
             Section::None | Section::Skipped | Section::Global | Section::Other(_) => {}
         }
     }
@@ -468,6 +475,7 @@ impl Sections {
             rings: std::mem::take(&mut self.rings),
             log_forwards: std::mem::take(&mut self.log_forwards),
             mailers: std::mem::take(&mut self.mailers),
+            namespaces: std::mem::take(&mut self.namespaces),
             service_chains: std::mem::take(&mut self.chains),
             global: std::mem::take(&mut self.global),
             proxies: proxies.into(),

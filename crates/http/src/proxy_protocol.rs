@@ -173,6 +173,8 @@ pub const AUTHORITY: u8 = 0x02;
 pub const UNIQUE_ID: u8 = 0x05;
 /// `PP2_TYPE_SSL`, see [`Ssl`].
 pub const SSL: u8 = 0x20;
+/// The type of the field that names a network namespace.
+pub const NETNS: u8 = 0x30;
 const CRC32C: u8 = 0x03;
 const NOOP: u8 = 0x04;
 const SSL_VERSION: u8 = 0x21;

@@ -4,6 +4,8 @@ use penstock_config::{
     Config, Diagnostics, Span,
     model::{Account, ExternalProgram, Global},
 };
+use penstock_proxy::first_to_enter;
+use rustix::thread::{CapabilitySet, CapabilitySets, set_keep_capabilities};
 use std::io;
 
 /// Checks that accounts exist, so that errors appear when the configuration is checked rather than in the background.
@@ -23,6 +25,12 @@ pub fn check(config: &Config, diagnostics: &mut Diagnostics) {
         exist(user, socket.group.as_ref().map(|group| (group, place)), diagnostics);
     }
     let user = global.user.as_ref().map(|user| (&user.value, user.span));
+    if let (Some(place), Some(_)) = (first_to_enter(config), user)
+        && !global.capabilities.contains(&"cap_sys_admin")
+    {
+        let message = "connections in other network namespaces need a right that the process gives up with its user";
+        diagnostics.error(place, message).hint("write 'setcap cap_sys_admin' in 'global'");
+    }
     exist(user, global.group.as_ref().map(|group| (&group.value, group.span)), diagnostics);
 }
 
@@ -86,6 +94,39 @@ pub fn give_up_privileges(global: &Global) -> Result<(), String> {
         penstock_sys::chroot(&root.value).map_err(|e| format!("cannot chroot to {}: {e}", root.value.display()))?;
     }
     // A process that may change its id at all has id 0 already.
-    penstock_sys::drop_to(uid.filter(|id| *id != 0), gid.filter(|id| *id != 0))
-        .map_err(|e| format!("cannot become the configured user and group: {e}"))
+    let (uid, gid) = (uid.filter(|id| *id != 0), gid.filter(|id| *id != 0));
+    let kept = capabilities(global);
+    let may_keep = !kept.is_empty() && penstock_sys::is_root() && uid.is_some();
+    let failed = |e| format!("cannot keep the capabilities of 'setcap': {e}");
+    if may_keep {
+        set_keep_capabilities(true).map_err(|e| failed(io::Error::from(e)))?;
+    }
+    penstock_sys::drop_to(uid, gid).map_err(|e| format!("cannot become the configured user and group: {e}"))?;
+    if may_keep || !kept.is_empty() && !penstock_sys::is_root() {
+        keep(kept, may_keep).map_err(failed)?;
+    }
+    Ok(())
+}
+
+/// What `setcap` names.
+fn capabilities(global: &Global) -> CapabilitySet {
+    let named = global.capabilities.iter().map(|name| match *name {
+        "cap_net_raw" => CapabilitySet::NET_RAW,
+        "cap_net_admin" => CapabilitySet::NET_ADMIN,
+        "cap_net_bind_service" => CapabilitySet::NET_BIND_SERVICE,
+        _ => CapabilitySet::SYS_ADMIN,
+    });
+    named.fold(CapabilitySet::empty(), CapabilitySet::union)
+}
+
+/// Makes capabilities effective, and the only ones if `alone`, as they are for a process that was root's: then all of them are
+/// there. Another may have some by its program's file. Threads that are started from now on have the same.
+fn keep(kept: CapabilitySet, alone: bool) -> io::Result<()> {
+    let now = rustix::thread::capabilities(None)?;
+    let here = now.permitted & kept;
+    let sets = match alone {
+        true => CapabilitySets { effective: here, permitted: here, inheritable: CapabilitySet::empty() },
+        false => CapabilitySets { effective: now.effective | here, ..now },
+    };
+    Ok(rustix::thread::set_capabilities(None, sets)?)
 }

@@ -4,7 +4,7 @@
 
 use crate::version;
 use penstock_config::model::Source;
-use penstock_proxy::handover;
+use penstock_proxy::{Namespaces, handover};
 use penstock_sys::{Signal, Spares};
 use rustix::{
     event::{PollFd, PollFlags, poll},
@@ -210,7 +210,7 @@ impl Tie {
         if let Some(stderr) = self.stderr.take() {
             rustix::stdio::dup2_stderr(&stderr)?;
         }
-        handover::give(&self.socket, sockets)?;
+        handover::give(&self.socket, sockets, &Namespaces::default())?;
         let version = version::reported();
         let version = version.as_bytes();
         self.socket.write_all(&[u8::try_from(version.len()).expect("a version is short")])?;

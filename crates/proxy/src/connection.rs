@@ -108,6 +108,7 @@ impl<'w> Conn<'w> {
         if x.switched.is_none() {
             x.log.request_counter = self.worker.next_request();
         }
+        x.txn.client_stream.id = self.session.requests;
         self.session.requests += 1;
         self.worker.counters().frontend(self.frontend).request(self.worker.now_ms());
         let tune = &self.worker.shared.config.global.tune;

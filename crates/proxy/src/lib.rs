@@ -48,6 +48,7 @@ pub use process::{
     handover,
     machine::local_offset,
     membership::AddServerError,
+    namespaces::{Namespaces, first_to_enter},
     runtime::Runtime,
     service::{Service, ServiceRequest, ServiceResponse, Services},
     sessions::SessionList,

@@ -14,6 +14,7 @@ mod log_threads;
 pub(crate) mod machine;
 pub(crate) mod membership;
 pub(crate) mod memory;
+pub(crate) mod namespaces;
 pub(crate) mod operate;
 pub(crate) mod programs;
 pub(crate) mod runtime;

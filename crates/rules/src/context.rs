@@ -2,7 +2,7 @@
 
 use crate::{
     answer::Answer,
-    facts::{ConnFacts, Now, PacketFields, ProxyFacts, ServerConnFacts, ServerFacts, World},
+    facts::{ConnFacts, Now, PacketFields, ProxyFacts, ServerConnFacts, ServerFacts, StreamFacts, World},
     log::LogFacts,
     table::{Bandwidth, Tracking},
     userlist::Logins,
@@ -194,6 +194,10 @@ pub struct Txn {
     pub lookup: Option<Box<crate::lookup::Lookup>>,
     /// The services that inspect it: `http-request service-chain`.
     pub inspection: Option<Box<crate::inspection::Inspection>>,
+    /// The client's end.
+    pub client_stream: StreamFacts,
+    /// The server's end.
+    pub server_stream: StreamFacts,
     /// The last rule that made a decision.
     pub last_rule: Option<penstock_config::Span>,
 }

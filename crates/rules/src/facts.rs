@@ -6,7 +6,7 @@ use penstock_config::model::ProxyId;
 use penstock_http::proxy_protocol::Tlvs;
 use std::{
     net::{IpAddr, SocketAddr},
-    sync::Arc,
+    sync::{Arc, atomic::AtomicU32},
 };
 
 /// Identifies a server of a backend: its slot, and which of the slot's successive servers it is.
@@ -120,6 +120,8 @@ pub struct ConnFacts {
     pub origin: Option<Arc<OriginFacts>>,
     /// 1 or 2 for HTTP, 0 for a raw connection.
     pub http_major: u8,
+    /// What HTTP/2 counts on it.
+    pub mux: Option<Arc<MuxFacts>>,
     /// HAProxy's number and text of the connection's error, 0 for none.
     pub error: (u32, &'static str),
     /// OpenSSL's number and reason for a failed handshake.
@@ -128,6 +130,17 @@ pub struct ConnFacts {
     pub tls: Option<Arc<TlsFacts>>,
     /// The descriptor number of its socket, which may belong to another by now: see [`World::tcp_info`].
     pub socket: Option<i32>,
+}
+
+/// What is counted on an HTTP/2 connection. Its task writes, and the rules of its streams read.
+#[derive(Debug, Default)]
+pub struct MuxFacts {
+    /// How often the peer did what is wrong or odd.
+    pub glitches: AtomicU32,
+    /// Streams that are open.
+    pub streams: AtomicU32,
+    /// How many may be.
+    pub streams_limit: AtomicU32,
 }
 
 impl ConnFacts {
@@ -140,6 +153,15 @@ impl ConnFacts {
     pub fn destination(&self) -> Option<SocketAddr> {
         self.session_dst.or(self.dst)
     }
+}
+
+/// One end of an exchange, as its connection numbers it.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct StreamFacts {
+    /// The id of its HTTP/2 stream, or how many requests its HTTP/1 connection has carried before; 0 for a raw connection.
+    pub id: u64,
+    /// The code with which the peer has reset it, if it has.
+    pub reset: Option<u32>,
 }
 
 /// What is known of the server that a client's connection was intercepted for.
@@ -162,6 +184,8 @@ pub struct ServerConnFacts {
     pub dst: Option<SocketAddr>,
     /// 1 or 2 for HTTP, 0 for a raw connection.
     pub http_major: u8,
+    /// What HTTP/2 counts on it.
+    pub mux: Option<Arc<MuxFacts>>,
     /// HAProxy's number and text of the connection's error, 0 for none.
     pub error: (u32, &'static str),
     /// OpenSSL's number and reason for a failed handshake.

@@ -52,8 +52,8 @@ pub use compile::{CaptureSlot, Compiler, Destination, PersistRule, ProxyRules, S
 pub use context::{Buffered, Context, Detour, EarlyHint, LogLevel, Phase, Render, RequestLine, Session, Txn};
 pub use expr::Expr;
 pub use facts::{
-    BackendLoad, ConnFacts, FrontendLoad, NoWorld, Now, OriginFacts, PacketFields, ProxyFacts, ServerConnFacts,
-    ServerFacts, ServerId, ServerLoad, ServerRef, TcpInfo, World,
+    BackendLoad, ConnFacts, FrontendLoad, MuxFacts, NoWorld, Now, OriginFacts, PacketFields, ProxyFacts,
+    ServerConnFacts, ServerFacts, ServerId, ServerLoad, ServerRef, StreamFacts, TcpInfo, World,
 };
 pub use inspection::Inspection;
 pub use keyword::{ArgKind, ArgSpec, Places, Support};

@@ -549,6 +549,8 @@ const OF_NEWER: &[&str] = &[
     "rfc7239_is_valid",
     "rfc7239_n2nn",
     "rfc7239_n2np",
+    "table_glitch_cnt",
+    "table_glitch_rate",
     "us_ltime",
     "us_utime",
     "when",

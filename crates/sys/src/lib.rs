@@ -24,8 +24,8 @@ pub use process::{
 pub use signal::{Signal, Signals};
 pub use socket::{adopt, adopt_listener, inheritable};
 pub use sockopt::{
-    forget_on_close, mark_packets, mark_packets_of, set_bind_address_no_port, set_defer_accept, set_fast_open,
-    tcp_info, unsent,
+    forget_on_close, mark_packets, mark_packets_of, namespace_of, set_bind_address_no_port, set_defer_accept,
+    set_fast_open, tcp_info, unsent,
 };
 pub use spare::Spares;
 pub use stack::{install_stack_capture, return_addresses, thread_cpu_time, thread_id};

@@ -85,6 +85,16 @@ pub fn tcp_info(socket: RawFd, peer: SocketAddr) -> Option<libc::tcp_info> {
     (result == 0).then_some(info)
 }
 
+/// SO_NETNS_COOKIE: the number of the network namespace that the socket belongs to; `None` before Linux 5.14.
+pub fn namespace_of(socket: BorrowedFd<'_>) -> Option<u64> {
+    let (mut cookie, mut size) = (0_u64, size_of::<u64>() as libc::socklen_t);
+    let room = std::ptr::from_mut(&mut cookie).cast();
+    // SAFETY: `cookie` is `size` bytes long and outlives the call; the descriptor is open while it is borrowed.
+    let result =
+        unsafe { libc::getsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, libc::SO_NETNS_COOKIE, room, &raw mut size) };
+    (result == 0).then_some(cookie)
+}
+
 /// SIOCOUTQ: how many bytes the system holds that the peer has not acknowledged; on a unix socket, not read.
 ///
 /// # Errors

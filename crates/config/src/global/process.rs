@@ -48,6 +48,19 @@ pub(super) const KEYWORDS: &[Entry] = &[
         g.user = Some(Spanned { value, span });
         Ok(())
     }),
+    Entry::new("setcap", ONE, "Capabilities that the process keeps when it becomes another user", |g, a| {
+        let word = a.word("a list of capabilities")?;
+        for name in word.text.split(',') {
+            let Some(known) = CAPABILITIES.iter().find(|known| **known == name) else {
+                let hint = format!("they are {}", CAPABILITIES.join(", "));
+                return a.wrong(word, format!("'{name}' is none of the capabilities that can be kept"), hint);
+            };
+            if !g.capabilities.contains(known) {
+                g.capabilities.push(known);
+            }
+        }
+        Ok(())
+    }),
     Entry::new("group", ONE, "The group to become", |g, a| {
         let Spanned { value, span } = a.spanned("a group")?;
         g.group = Some(Spanned { value: Account::Name(value), span });
@@ -392,6 +405,9 @@ pub(super) const KEYWORDS: &[Entry] = &[
 ];
 
 /// Reads `400,402-444`, which replaces a set, `+500`, which extends it, and `-450-459`, which takes away from it.
+/// The capabilities that `setcap` knows.
+const CAPABILITIES: [&str; 4] = ["cap_net_raw", "cap_net_admin", "cap_net_bind_service", "cap_sys_admin"];
+
 fn status_codes(set: &mut Statuses, a: &mut Args<'_>) -> Parsed {
     while let Some(word) = a.take() {
         let (ranges, member) = match word.text.as_bytes()[..] {

@@ -83,6 +83,18 @@ pub(super) const KEYWORDS: &[Entry] = &[
         "Largest number of concurrent streams on a server's HTTP/2 connection",
         |g, a| streams(&mut g.tune.h2_be, a),
     ),
+    Entry::new(
+        "tune.h2.fe.glitches-threshold",
+        ONE,
+        "Number of glitches after which a client's HTTP/2 connection is closed",
+        |g, a| glitches(&mut g.tune.h2_fe, a),
+    ),
+    Entry::new(
+        "tune.h2.be.glitches-threshold",
+        ONE,
+        "Number of glitches after which a server's HTTP/2 connection is closed",
+        |g, a| glitches(&mut g.tune.h2_be, a),
+    ),
     Entry::new("tune.h2.max-frame-size", ONE, "Largest HTTP/2 frame accepted, in bytes", |g, a| {
         both(g, a, |t, a| {
             t.max_frame_size = a.number("a size", 16384..=16_777_215)?;
@@ -243,18 +255,6 @@ pub(super) const WITHOUT_EFFECT: &[Entry] = &[
         ONE,
         "CPU use above which clients with too many glitches are closed",
         "such clients are closed at once",
-    ),
-    Entry::accepted(
-        "tune.h2.be.glitches-threshold",
-        ONE,
-        "Number of glitches after which a server's connection is closed",
-        "floods are cut at once",
-    ),
-    Entry::accepted(
-        "tune.h2.fe.glitches-threshold",
-        ONE,
-        "Number of glitches after which a client's connection is closed",
-        "floods are cut at once",
     ),
     Entry::accepted(
         "tune.h1.be.glitches-threshold",
@@ -432,6 +432,11 @@ fn window(tune: &mut H2Tune, args: &mut Args<'_>) -> Parsed {
 
 fn streams(tune: &mut H2Tune, args: &mut Args<'_>) -> Parsed {
     tune.max_concurrent_streams = args.number("a number of streams", 0..=i32::MAX as u32)?;
+    Ok(())
+}
+
+fn glitches(tune: &mut H2Tune, args: &mut Args<'_>) -> Parsed {
+    tune.glitches_threshold = args.number("a number of glitches", 0..=i32::MAX as u32)?;
     Ok(())
 }
 

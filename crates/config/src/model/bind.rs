@@ -52,6 +52,8 @@ pub struct Bind {
     pub accept_proxy: bool,
     /// `interface`.
     pub interface: Option<String>,
+    /// `namespace`: the network namespace to listen in, if it is another one.
+    pub namespace: Option<Spanned<String>>,
     /// `backlog`.
     pub backlog: Option<u32>,
     /// `maxconn`.
@@ -97,6 +99,7 @@ impl Bind {
             ssl_on_connect: false,
             accept_proxy: false,
             interface: None,
+            namespace: None,
             backlog: None,
             maxconn: None,
             v6only: false,

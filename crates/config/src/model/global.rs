@@ -53,6 +53,8 @@ pub struct Global {
     pub user: Option<Spanned<Account>>,
     /// `group` or `gid`, resolved at start.
     pub group: Option<Spanned<Account>>,
+    /// `setcap`: the capabilities that are kept, by their names.
+    pub capabilities: Vec<&'static str>,
     /// `chroot`.
     pub chroot: Option<Spanned<PathBuf>>,
     /// `log` targets that `log global` refers to.
@@ -277,11 +279,13 @@ pub struct H2Tune {
     pub max_concurrent_streams: u32,
     /// The largest frame in bytes; default 16384.
     pub max_frame_size: u32,
+    /// After how many glitches the peer is disconnected; 0 for never.
+    pub glitches_threshold: u32,
 }
 
 impl Default for H2Tune {
     fn default() -> Self {
-        H2Tune { initial_window_size: 65536, max_concurrent_streams: 100, max_frame_size: 16384 }
+        H2Tune { initial_window_size: 65536, max_concurrent_streams: 100, max_frame_size: 16384, glitches_threshold: 0 }
     }
 }
 

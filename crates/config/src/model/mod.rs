@@ -34,7 +34,7 @@ pub use service::*;
 pub use spoe::*;
 pub use tls::*;
 
-use crate::span::FileId;
+use crate::span::{FileId, Spanned};
 use std::collections::BTreeMap;
 
 /// A whole configuration, from all its files.
@@ -66,6 +66,8 @@ pub struct Config {
     pub log_forwards: Vec<LogForward>,
     /// `mailers` sections.
     pub mailers: Vec<Mailers>,
+    /// The network namespaces that `namespace_list` sections name.
+    pub namespaces: Vec<Spanned<String>>,
     /// `program` sections.
     pub programs: Vec<ExternalProgram>,
     /// `http-errors` sections by name, each with its files by status.

@@ -92,6 +92,8 @@ pub struct ServerSettings {
     pub redir: Option<String>,
     /// `source`.
     pub source: Option<SourceAddress>,
+    /// `namespace`.
+    pub namespace: Option<ServerNamespace>,
     /// `check` and its settings.
     pub check: ServerCheck,
     /// `agent-check`.
@@ -169,6 +171,15 @@ impl ServerSettings {
     }
 }
 
+/// The network namespace in which connections to a server are made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ServerNamespace {
+    /// That of this name.
+    Named(Spanned<String>),
+    /// `*`: that from which the client's connection came, by its PROXY header or its `bind` line.
+    OfClient(Span),
+}
+
 impl Default for ServerSettings {
     fn default() -> Self {
         ServerSettings {
@@ -185,6 +196,7 @@ impl Default for ServerSettings {
             guid: None,
             redir: None,
             source: None,
+            namespace: None,
             check: ServerCheck::default(),
             agent_check: false,
             agent: None,

@@ -4,7 +4,8 @@
 use super::Entry;
 use crate::{
     keyword::{NONE, ONE},
-    model::LogProto,
+    model::{LogProto, ServerNamespace},
+    span::Spanned,
     tls,
 };
 
@@ -85,12 +86,14 @@ pub(super) const KEYWORDS: &[Entry] = &[
     ),
     Entry::accepted("resolve-opts", ONE, "How several addresses of a name are used", "the first answer is used"),
     Entry::accepted("resolve-net", ONE, "Networks whose addresses are preferred", "the first answer is used"),
-    Entry::refused(
-        "namespace",
-        "Connects from another network namespace",
-        "namespaces are not entered",
-        "start a process in that namespace",
-    ),
+    Entry::new("namespace", ONE, "Connects from this network namespace, or with '*' from the client's", |s, a| {
+        let Spanned { value, span } = a.spanned("a namespace, or '*'")?;
+        s.namespace = Some(match value.as_str() {
+            "*" => ServerNamespace::OfClient(span),
+            _ => ServerNamespace::Named(Spanned { value, span }),
+        });
+        Ok(())
+    }),
     Entry::refused("socks4", "Connections go through a SOCKS4 proxy", NO_SOCKS, "remove it"),
     Entry::accepted("pp2-tlv", ONE, "Adds a field to the PROXY header", "no field is added"),
     Entry::accepted("idle-ping", ONE, "Pings idle HTTP/2 servers", "idle connections are closed by their timeout"),

@@ -341,9 +341,10 @@ async fn give(hub: &Hub, stream: UnixStream) {
     let mut copies = hub.copies.lock().await;
     let Ok(stream) = stream.into_std() else { return };
     let taken = std::mem::take(&mut *copies);
+    let shared = hub.executor.handle.shared().clone();
     let given = tokio::task::spawn_blocking(move || {
         // A client that fails may ask again.
-        let _ = stream.set_nonblocking(false).and_then(|()| handover::answer(&stream, &taken));
+        let _ = stream.set_nonblocking(false).and_then(|()| handover::answer(&stream, &taken, &shared.namespaces));
         taken
     });
     *copies = given.await.unwrap_or_default();

@@ -11,7 +11,7 @@ use penstock_config::{
     Config, Env,
     model::{ListenAddress, Source, StatsSocket},
 };
-use penstock_proxy::{Inherited, Listeners};
+use penstock_proxy::{Inherited, Listeners, Namespaces};
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
     net::{Shutdown, SocketFlags, accept_with, shutdown, sockopt},
@@ -100,7 +100,8 @@ impl Doors {
         let open = |socket: &StatsSocket| {
             let mut config = Config::default();
             config.global.stats_sockets.push(socket.clone());
-            let opened = Listeners::open(&config, 1, Inherited::default().taking_over(replaces));
+            let opened =
+                Listeners::open(&config, &Namespaces::default(), 1, Inherited::default().taking_over(replaces));
             let opened = opened.map_err(|errors| format!("-S: {}", errors[0]))?;
             let level = socket.level;
             Ok(opened.stats.into_iter().map(move |(_, door)| (door, level)))

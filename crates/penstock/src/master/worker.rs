@@ -6,7 +6,7 @@ use crate::{
     tie::{self, Occasion},
 };
 use penstock_config::model::Source;
-use penstock_proxy::handover;
+use penstock_proxy::{Namespaces, handover};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::{
     ffi::OsString,
@@ -143,7 +143,8 @@ impl Launcher {
 
 /// Passes the sockets of the previous worker to the new one, and waits until it serves.
 fn meet(mut socket: &UnixStream, sockets: &[OwnedFd]) -> io::Result<(Vec<OwnedFd>, String)> {
-    handover::give(socket, sockets)?;
+    // The next worker knows namespaces by their numbers.
+    handover::give(socket, sockets, &Namespaces::default())?;
     let kept = handover::take(socket)?;
     let mut length = [0];
     socket.read_exact(&mut length)?;

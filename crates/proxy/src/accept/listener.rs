@@ -6,7 +6,8 @@ mod identity;
 pub(crate) use bound::backlog;
 pub use identity::Inherited;
 
-use bound::Bound;
+use crate::process::namespaces::Namespaces;
+use bound::{Bound, Place};
 use penstock_config::{
     Config, Span, Spanned,
     model::{Bind, ListenAddress, Proxy, ProxyId, ProxyKind},
@@ -95,7 +96,12 @@ impl Listeners {
     /// # Errors
     ///
     /// One error for each address that cannot be listened on; then no socket is kept.
-    pub fn open(config: &Config, workers: usize, mut inherited: Inherited) -> Result<Self, Vec<ListenError>> {
+    pub fn open(
+        config: &Config,
+        namespaces: &Namespaces,
+        workers: usize,
+        mut inherited: Inherited,
+    ) -> Result<Self, Vec<ListenError>> {
         let stats = stats_sockets(config);
         let enabled = config.proxies.entries().filter(|(_, proxy)| !proxy.disabled && proxy.kind.has_frontend());
         let others = [peers_sockets(config), log_sockets(config)].concat();
@@ -105,7 +111,7 @@ impl Listeners {
         let succeeds = !inherited.is_empty() || inherited.takes_over();
         let mut all = Vec::new();
         // This comes before the first socket of our own.
-        let mut errors = if inherited.takes_over() { Vec::new() } else { strangers(&proxies, &inherited) };
+        let mut errors = if inherited.takes_over() { Vec::new() } else { strangers(&proxies, namespaces, &inherited) };
         if !errors.is_empty() {
             return Err(errors);
         }
@@ -122,7 +128,8 @@ impl Listeners {
                     for address in single_ports(&written.value) {
                         // One thread answers all commands, one speaks with all peers, and one receives all messages.
                         let workers = if matches!(owner, Owner::Proxy(_)) { workers } else { 1 };
-                        match Bound::new(proxy, bind, &address, owner.datagrams(), workers, &mut inherited) {
+                        let place = Place { proxy, bind, namespaces };
+                        match Bound::new(place, &address, owner.datagrams(), workers, &mut inherited) {
                             Ok(bound) => all.push((owner, bind_index, bound, fail)),
                             Err(e) => errors.push(fail(e)),
                         }
@@ -231,13 +238,14 @@ fn stats_sockets(config: &Config) -> Proxy {
 }
 
 /// An error for each address on which another process listens, if no socket is inherited for it.
-fn strangers(proxies: &[(Owner, &Proxy)], inherited: &Inherited) -> Vec<ListenError> {
+fn strangers(proxies: &[(Owner, &Proxy)], namespaces: &Namespaces, inherited: &Inherited) -> Vec<ListenError> {
     let mut errors = Vec::new();
     for (owner, proxy) in proxies {
         for bind in &proxy.binds {
             for written in &bind.addresses {
                 for address in single_ports(&written.value) {
-                    if let Err((step, source)) = bound::refuse_stranger(bind, &address, owner.datagrams(), inherited) {
+                    let place = Place { proxy, bind, namespaces };
+                    if let Err((step, source)) = bound::refuse_stranger(place, &address, owner.datagrams(), inherited) {
                         let (proxy, span) = (proxy.name.clone(), written.span);
                         errors.push(ListenError { proxy, span, address: describe(&address), step, source });
                     }

@@ -110,7 +110,7 @@ pub(super) async fn answer(live: &mut Live<'_, '_>, response: Answer<'_>) -> Res
     let result = poll_fn(|cx| {
         let polled = poll_body(cx, live, upstream, &mut request, &mut response, &mut patience, &mut storing);
         // Kept up to date, since the server's sessions may be ended at any moment.
-        live.x.count_response(upstream.counts());
+        live.x.count_response(upstream);
         polled
     })
     .await;

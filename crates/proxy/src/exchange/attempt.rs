@@ -45,7 +45,7 @@ use penstock_backends::{
 };
 use penstock_config::model::{HttpReuse, Proxy};
 use penstock_http::{Framing, Limits};
-use penstock_rules::{By, During, ServerConnFacts, Termination};
+use penstock_rules::{By, During, ServerConnFacts, StreamFacts, Termination};
 use std::{
     future::poll_fn,
     rc::Rc,
@@ -128,6 +128,7 @@ pub(super) async fn attempt(
     let may_keep = headers::to_server(live.conn, live.x, proxy, server);
     let framing = live.x.sent_framing(live.client);
     upstream.request(&mut live.x.request, framing);
+    live.x.txn.server_stream = StreamFacts { id: uses, reset: None };
     let result = forward(live, &mut upstream, server, proxy, again).await;
     match result {
         Ok(()) if may_keep => {
@@ -177,7 +178,7 @@ pub(super) async fn multiplexed(
     limits: Limits,
     again: bool,
 ) -> Result<(), Ended> {
-    live.x.server_conn.http_major = 2;
+    live.x.server_conn = mux.facts().clone();
     if websocket::is_asked_for(&live.x.request) {
         live.conn.deadline.set(live.worker.clock.now(), proxy.timeouts.connect);
         if in_time(&mut live.conn.deadline, mux.takes_websockets()).await != Some(true) {
@@ -278,6 +279,7 @@ pub(super) async fn forward(
             Head::Got(framing) => break framing,
             failed => failed,
         };
+        live.x.note_stream(upstream);
         request.give_back(buffers);
         let ended = head_failed(live, upstream, server, failed, again, &request).await;
         if matches!(ended, Ended::Retry(_)) {
@@ -285,6 +287,7 @@ pub(super) async fn forward(
         }
         return Err(ended);
     };
+    live.x.note_stream(upstream);
     let now = worker.clock.now();
     debug::response(live.conn, live.x);
     penstock_http::receive_hop_by_hop(&mut live.x.response.fields);

@@ -5,6 +5,7 @@
 
 use crate::{process::memory::NoMemory, worker::buffer::Buffer};
 use penstock_http::{Error, Fields, Framing, RequestHead, ResponseHead};
+use penstock_rules::StreamFacts;
 use std::{
     io,
     num::NonZeroUsize,
@@ -140,6 +141,10 @@ pub(crate) trait Client: Source + Sink {
     fn abort(&mut self);
     /// Bytes of the request received, as the log counts them, and bytes sent to the client.
     fn counts(&self) -> Counts;
+    /// The code with which the client has reset its stream, if it has one and did so.
+    fn reset(&mut self) -> Option<u32> {
+        None
+    }
     /// Continues as two raw byte streams, one in each direction (101, CONNECT).
     fn tunnel(&mut self);
 }
@@ -184,4 +189,8 @@ pub(crate) trait Upstream: Source + Sink {
     fn close_after(&mut self) {}
     /// Bytes sent to the server, and bytes of the response received, as the log counts them.
     fn counts(&self) -> Counts;
+    /// The stream, if the connection carries several.
+    fn stream(&self) -> Option<StreamFacts> {
+        None
+    }
 }

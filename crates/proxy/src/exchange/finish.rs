@@ -30,6 +30,7 @@ fn run_quietly(live: &mut Live<'_, '_>) {
     }
     let now = live.worker.clock.now();
     live.x.log.bytes_uploaded = live.client.counts().received;
+    live.x.txn.client_stream.reset = live.client.reset();
     measure(live.conn, live.x, now);
     count(live.conn, live.x);
 }

@@ -3,7 +3,7 @@
 use super::{
     caching::Caching,
     compress::Compressed,
-    ends::{Client, Counts},
+    ends::{Client, Upstream},
 };
 use crate::inspect::Inspected;
 use crate::server::{Presence, Server, ServerId};
@@ -127,8 +127,15 @@ impl Exchange {
         self.response_complete = false;
     }
     /// Records how many bytes the server has sent.
-    pub fn count_response(&mut self, upstream: Counts) {
-        self.log.bytes_read = self.continued + upstream.received;
+    pub fn count_response(&mut self, upstream: &dyn Upstream) {
+        self.log.bytes_read = self.continued + upstream.counts().received;
+        self.note_stream(upstream);
+    }
+    /// Records what is known of the server's stream.
+    pub fn note_stream(&mut self, upstream: &dyn Upstream) {
+        if let Some(stream) = upstream.stream() {
+            self.txn.server_stream = stream;
+        }
     }
     /// Records that the exchange ended before there was a response; the log shows this status.
     pub fn aborted(&mut self, status: u16) {

@@ -210,7 +210,7 @@ pub(super) async fn tunnel(
     .await;
     up.give_back(&live.worker.buffers);
     down.give_back(&live.worker.buffers);
-    live.x.count_response(upstream.counts());
+    live.x.count_response(upstream);
     if let Some(termination) = silent.or(ended) {
         live.x.log.termination = termination;
     }

@@ -17,7 +17,7 @@ use penstock_http::{Fields, Framing, Known, Limits, RequestHead, ResponseHead, e
 use std::{
     io,
     rc::Rc,
-    task::{Context, Poll, ready},
+    task::{Context, Poll, Waker, ready},
 };
 
 /// One stream of a client's connection.
@@ -35,6 +35,8 @@ pub(crate) struct Http2Client {
     /// Whether DATA frames carry another protocol.
     tunnel: bool,
     counts: Counts,
+    /// The code with which the client has reset the stream.
+    reset: Option<u32>,
 }
 
 /// The state of the response.
@@ -86,6 +88,7 @@ impl Http2Client {
             expects_continue: expects_continue(head),
             tunnel: false,
             counts: Counts { received: head.weight(), sent: 0 },
+            reset: None,
         }
     }
     /// Whether the client got a complete response.
@@ -128,6 +131,17 @@ impl Http2Client {
             }
             self.inlet.push(data);
         }
+    }
+    /// Ready when the stream was reset, whether by the client or here.
+    fn poll_reset(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let reset = match &mut self.outbound {
+            Outbound::Waiting | Outbound::Head(..) => ready!(self.respond.poll_reset(cx)),
+            Outbound::Body(stream) => ready!(stream.poll_reset(cx)),
+            Outbound::Ended => return Poll::Pending,
+            Outbound::Reset => return Poll::Ready(()),
+        };
+        self.reset = self.reset.or(reset.ok().map(u32::from));
+        Poll::Ready(())
     }
     fn ended(&mut self) {
         self.outbound = Outbound::Ended;
@@ -180,7 +194,7 @@ impl Source for Http2Client {
 
 impl Sink for Http2Client {
     fn buffer_max(&self) -> usize {
-        HELD_MAX / self.signals.open.get().max(1)
+        HELD_MAX / self.signals.open().max(1)
     }
     fn may_refill(&self) -> bool {
         true
@@ -253,12 +267,7 @@ impl Client for Http2Client {
     }
     fn poll_gone(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         self.absorb(cx);
-        match &mut self.outbound {
-            Outbound::Waiting | Outbound::Head(..) => self.respond.poll_reset(cx).map(drop),
-            Outbound::Body(stream) => stream.poll_reset(cx).map(drop),
-            Outbound::Ended => Poll::Pending,
-            Outbound::Reset => Poll::Ready(()),
-        }
+        self.poll_reset(cx)
     }
     fn poll_cancelled(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         self.poll_gone(cx)
@@ -278,6 +287,10 @@ impl Client for Http2Client {
     }
     fn counts(&self) -> Counts {
         self.counts
+    }
+    fn reset(&mut self) -> Option<u32> {
+        let _ = self.poll_reset(&mut Context::from_waker(Waker::noop()));
+        self.reset
     }
     fn tunnel(&mut self) {
         self.tunnel = true;

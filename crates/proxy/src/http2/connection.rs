@@ -29,6 +29,7 @@ use std::{
     cell::{Cell, RefCell},
     future::poll_fn,
     rc::Rc,
+    sync::atomic::Ordering::Relaxed,
     task::{Poll, Waker, ready},
     time::Duration,
 };
@@ -63,10 +64,10 @@ impl Streams {
         }
     }
     fn open(&self) -> usize {
-        self.signals.open.get()
+        self.signals.open()
     }
     fn enter(self: &Rc<Self>) -> Entered {
-        self.signals.open.set(self.open() + 1);
+        self.signals.set_open(self.open() + 1);
         Entered(self.clone())
     }
     fn wake_when_idle(&self, waker: &Waker) {
@@ -89,7 +90,7 @@ struct Entered(Rc<Streams>);
 impl Drop for Entered {
     fn drop(&mut self) {
         self.0.signals.streams.give_share(self.0.open());
-        self.0.signals.open.set(self.0.open() - 1);
+        self.0.signals.set_open(self.0.open() - 1);
         if self.0.open() == 0
             && let Some(waker) = self.0.idle.borrow_mut().take()
         {
@@ -165,12 +166,24 @@ async fn open(conn: &mut Conn<'_>, mut stream: Stream, mut begun: Vec<u8>, limit
     let (guard, signals) = Guard::of_client(stream, begun, table_size);
     signals.count_in(&conn.worker.shared.memory);
     let tally = conn.worker.tally(conn.frontend, Side::Frontend, Protocol::Http2);
-    let guard = guard.counting(tally).discarding(close::LINGER_BYTES);
+    let tune = &conn.worker.shared.config.global.tune.h2_fe;
+    signals.mux.streams_limit.store(tune.max_concurrent_streams, Relaxed);
+    conn.facts.mux = Some(signals.mux.clone());
+    let guard = guard.counting(tally).tolerating(tune.glitches_threshold).discarding(close::LINGER_BYTES);
     let guard = guard.vanishing_by(|stream: &Stream| stream.socket().vanish_on_close());
-    let handshake = settings(conn.worker, &limits).handshake(guard);
-    let connection = in_time(&mut conn.deadline, handshake).await?.ok()?;
+    let shaken = in_time(&mut conn.deadline, settings(conn.worker, &limits).handshake(guard)).await;
+    count_glitches(conn, &signals);
+    let connection = shaken?.ok()?;
     let streams = Rc::new(Streams::new(signals.clone()));
     Some(Box::new(Connected { connection, streams, signals, phase: Phase::Open, widened: false }))
+}
+
+/// Tells the stick tables that the connection is counted in.
+fn count_glitches(conn: &Conn<'_>, signals: &Signals) {
+    let glitches = signals.glitches();
+    if glitches > 0 {
+        conn.session.tracking.glitches(glitches.into(), conn.worker.now_ms());
+    }
 }
 
 /// The bytes that a client starts with (RFC 9113 section 3.4).
@@ -254,6 +267,7 @@ impl Connected {
             ready!(turn::poll_proceed(cx));
             loop {
                 let accepted = self.connection.poll_accept(cx);
+                count_glitches(conn, &self.signals);
                 for _ in 0..self.signals.malformed() {
                     finish::malformed(conn);
                 }
@@ -427,6 +441,7 @@ fn begin(
     match read.and_then(|()| Http2Client::framing(&x.request, &body)) {
         Ok(framing) => {
             conn.request_complete(x);
+            x.txn.client_stream.id = u32::from(respond.stream_id()).into();
             *client = Some(Http2Client::new(&x.request, framing, body, respond, signals.clone(), limits));
         }
         // RFC 9113 section 8.1.1: a malformed request is an error of its stream.
@@ -459,6 +474,6 @@ mod tests {
     #[test]
     fn an_idle_connection_is_small() {
         assert!(size(run) <= 256, "the task of a connection: {}", size(run));
-        assert!(size_of::<Connected>() <= 1840, "what it has on the heap: {}", size_of::<Connected>());
+        assert!(size_of::<Connected>() <= 1880, "what it has on the heap: {}", size_of::<Connected>());
     }
 }

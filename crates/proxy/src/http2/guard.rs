@@ -9,6 +9,7 @@
 
 mod budget;
 mod frames;
+mod glitches;
 
 use super::{
     heads::{Heads, Passed},
@@ -21,9 +22,11 @@ use crate::{
     worker::turn::{self, cost},
 };
 use budget::{BYTES_PER_UPDATE, Budget, Moved, UPDATES_PER_DATA};
-use frames::{Frames, KIND, PREFACE_BYTES, Sent, Side};
+use frames::{Frames, KIND, PREFACE_BYTES, Part, Sent, Side};
+use glitches::Glitches;
 use h2::Reason;
 use penstock_http::hpack::Block;
+use penstock_rules::MuxFacts;
 use std::{
     cell::{Cell, RefCell},
     collections::VecDeque,
@@ -31,7 +34,7 @@ use std::{
     mem::MaybeUninit,
     pin::Pin,
     rc::Rc,
-    sync::Arc,
+    sync::{Arc, atomic::Ordering::Relaxed},
     task::{Context, Poll, ready},
 };
 use tokio::{
@@ -53,8 +56,12 @@ pub(crate) struct Signals {
     pub held: Loan,
     /// What streams take besides.
     pub streams: Loan,
-    /// How many streams have an exchange.
-    pub open: Cell<usize>,
+    /// What rules can see of the connection.
+    pub mux: Arc<MuxFacts>,
+    /// How many glitches are too many; 0 for none.
+    glitches_threshold: Cell<u32>,
+    /// Glitches that stick tables have not been told of.
+    glitches: Cell<u32>,
     /// Malformed requests that have not been logged.
     malformed: Cell<u32>,
     /// Since when our half of the connection is closed.
@@ -104,7 +111,33 @@ impl Signals {
     }
     /// The peer floods us.
     fn flooded(&self) {
+        self.glitched(1);
         self.failure.set(Some(Reason::ENHANCE_YOUR_CALM));
+    }
+    /// Counts glitches, and disconnects a peer that has too many.
+    fn glitched(&self, glitches: u32) {
+        if glitches == 0 {
+            return;
+        }
+        self.glitches.set(self.glitches.get().saturating_add(glitches));
+        let all = self.mux.glitches.load(Relaxed).saturating_add(glitches);
+        self.mux.glitches.store(all, Relaxed);
+        let threshold = self.glitches_threshold.get();
+        if threshold > 0 && all >= threshold && self.failure.get().is_none() {
+            self.failure.set(Some(Reason::ENHANCE_YOUR_CALM));
+        }
+    }
+    /// How many glitches there were since the last call.
+    pub fn glitches(&self) -> u32 {
+        self.glitches.take()
+    }
+    /// How many streams have an exchange.
+    pub fn open(&self) -> usize {
+        self.mux.streams.load(Relaxed) as usize
+    }
+    /// Records how many streams have an exchange.
+    pub fn set_open(&self, streams: usize) {
+        self.mux.streams.store(u32::try_from(streams).unwrap_or(u32::MAX), Relaxed);
     }
     /// How many malformed requests there were since the last call.
     pub fn malformed(&self) -> u32 {
@@ -165,6 +198,7 @@ pub(crate) struct Guard<S> {
     /// Bytes to be read before any others.
     ready: Vec<u8>,
     budget: Budget,
+    glitches: Glitches,
     resets: Resets,
     /// Counts the connection and its frames.
     tally: Option<Tally>,
@@ -197,6 +231,7 @@ impl<S> Guard<S> {
             heads,
             ready: Vec::new(),
             budget: Budget::new(Instant::now()),
+            glitches: Glitches::default(),
             resets: Resets::default(),
             tally: None,
             sent: Sent::default(),
@@ -209,6 +244,11 @@ impl<S> Guard<S> {
     /// Counts the connection and its frames in `tally`.
     pub fn counting(self, tally: Tally) -> Self {
         Guard { tally: Some(tally), ..self }
+    }
+    /// Disconnects a peer that has this many glitches, unless it is 0.
+    pub fn tolerating(self, glitches: u32) -> Self {
+        self.signals.glitches_threshold.set(glitches);
+        self
     }
     /// Discards up to this many bytes that come behind our last ones, so that they do not turn the close into a reset, which may cost
     /// the client our GOAWAY.
@@ -238,9 +278,8 @@ impl<S> Guard<S> {
                     if self.side == Side::Client {
                         self.resets.sent(sent);
                     }
-                    if let Some(tally) = &self.tally {
-                        self.sent.walk(sent, tally);
-                    }
+                    let glitches = self.sent.walk(sent, self.tally.as_ref());
+                    self.signals.glitched(glitches);
                     left -= sent.len();
                 }
             }
@@ -275,13 +314,17 @@ impl<S: AsyncRead + Unpin> Guard<S> {
         }
         let (budget, side, tally) = (&mut self.budget, self.side, self.tally.as_ref());
         budget.sent.add(self.signals.sent.take());
-        let calm = self.frames.walk(&mut buf.filled_mut()[before..], |header| {
+        let (glitches, mut found) = (&mut self.glitches, 0);
+        let calm = self.frames.walk(&mut buf.filled_mut()[before..], |part| {
+            found += glitches.in_part(part);
+            let Part::Header(header) = part else { return true };
             turn::spend(cost::FRAME);
             if let Some(tally) = tally {
                 tally.received_frame(header[KIND]);
             }
             budget.takes(side, header, Instant::now)
         });
+        self.signals.glitched(found);
         Poll::Ready(Ok(calm.then(|| buf.filled().len() - before)))
     }
 }
@@ -317,6 +360,11 @@ impl<S: AsyncRead + Unpin> AsyncRead for Guard<S> {
             let counted = ready!(this.poll_counted(cx, buf))?;
             if counted == Some(0) {
                 return Poll::Ready(Ok(()));
+            }
+            if this.signals.failure().is_some() {
+                // What ends the connection is not served any more.
+                buf.set_filled(before);
+                continue;
             }
             let mut room = true;
             let (signals, resets) = (&this.signals, &mut this.resets);

@@ -28,7 +28,7 @@ use std::{
     future::{Future, poll_fn},
     pin::Pin,
     rc::Rc,
-    sync::Arc,
+    sync::{Arc, atomic::Ordering::Relaxed},
     time::Duration,
 };
 use tokio::time::Instant;
@@ -38,8 +38,6 @@ pub(crate) struct Mux {
     pub(super) send: SendRequest<Bytes>,
     pub(super) scheme: &'static str,
     facts: ServerConnFacts,
-    /// Exchanges running on the connection.
-    open: Cell<usize>,
     /// The client of the first exchange that is running.
     holder: Cell<Session>,
     /// Exchanges started on the connection so far.
@@ -84,7 +82,7 @@ impl Mux {
             .max_send_buffer_size(SEND_BUFFER)
             .data_frame_budget(SMALL_DATA)
             .enable_push(false)
-            .handshake(guard.counting(tally));
+            .handshake(guard.counting(tally).tolerating(tune.glitches_threshold));
         let (send, mut connection) = handshake.await.map_err(fault)?;
         let greeting = Greeting::new(connection.ping_pong());
         let closed = Rc::new(Cell::new(false));
@@ -103,8 +101,7 @@ impl Mux {
         let mux = Rc::new(Mux {
             send,
             scheme,
-            facts: ServerConnFacts { http_major: 2, ..facts },
-            open: Cell::new(0),
+            facts: ServerConnFacts { http_major: 2, mux: Some(signals.mux.clone()), ..facts },
             holder: Cell::new(0),
             begun: Cell::new(0),
             uses: Cell::new(0),
@@ -119,15 +116,17 @@ impl Mux {
     }
     /// Records that an exchange of this client starts.
     pub fn enter(&self, session: Session) {
-        if self.open.get() == 0 {
+        if self.running() == 0 {
             self.holder.set(session);
         }
-        self.open.set(self.open.get() + 1);
+        self.signals.set_open(self.running() + 1);
+        let limit = self.limit.min(self.send.current_max_send_streams());
+        self.signals.mux.streams_limit.store(u32::try_from(limit).unwrap_or(u32::MAX), Relaxed);
         self.begun.set(self.begun.get() + 1);
     }
     /// Records that an exchange has ended, with or without a response.
     pub fn leave(&self, answered: bool) {
-        self.open.set(self.open.get() - 1);
+        self.signals.set_open(self.running() - 1);
         self.uses.set(self.uses.get() + 1);
         self.since.set(Instant::now());
         self.unanswered.set(if answered { 0 } else { self.unanswered.get() + 1 });
@@ -137,7 +136,7 @@ impl Mux {
         &self.facts
     }
     fn offer(&self) -> Offer {
-        let running = (self.open.get() > 0).then(|| self.holder.get());
+        let running = (self.running() > 0).then(|| self.holder.get());
         Offer { carried: self.uses.get(), running, multiplexed: true }
     }
     /// Whether the server accepts extended CONNECT, once its settings have arrived.
@@ -149,7 +148,11 @@ impl Mux {
     }
     /// Whether further exchanges may start on the connection, now or later.
     pub fn is_open(&self) -> bool {
-        !self.closed.get() && self.unanswered.get() < UNANSWERED_MAX
+        !self.closed.get() && self.signals.failure().is_none() && self.unanswered.get() < UNANSWERED_MAX
+    }
+    /// Exchanges running on the connection.
+    fn running(&self) -> usize {
+        self.signals.open()
     }
     /// Exchanges started on the connection so far.
     pub fn begun(&self) -> u64 {
@@ -157,9 +160,7 @@ impl Mux {
     }
     /// Whether another exchange may start on it now.
     pub fn has_room(&self) -> bool {
-        !self.closed.get()
-            && self.unanswered.get() < UNANSWERED_MAX
-            && self.open.get() < self.limit.min(self.send.current_max_send_streams())
+        self.is_open() && self.running() < self.limit.min(self.send.current_max_send_streams())
     }
 }
 
@@ -172,7 +173,7 @@ pub(crate) struct MuxInUse<'a> {
 impl<'a> MuxInUse<'a> {
     /// To be created before an exchange starts on the connection, and dropped after it.
     pub fn of(cells: &'a Cells, mux: &Rc<Mux>) -> Self {
-        if mux.open.get() == 0 {
+        if mux.running() == 0 {
             cells.used_connections.inc();
             cells.needed_connections.raise(cells.used_connections.read());
         }
@@ -182,7 +183,7 @@ impl<'a> MuxInUse<'a> {
 
 impl Drop for MuxInUse<'_> {
     fn drop(&mut self) {
-        if self.mux.open.get() == 0 {
+        if self.mux.running() == 0 {
             self.cells.used_connections.dec();
         }
     }
@@ -243,10 +244,10 @@ impl MuxPool {
     pub fn settle(&self, server: &Server, mux: &Rc<Mux>) {
         let (at, settings) = (server.at, &server.config.settings);
         let bounded = settings.max_reuse >= 0 || settings.pool_max_conn >= 0;
-        if !bounded || mux.open.get() > 0 {
+        if !bounded || mux.running() > 0 {
             return;
         }
-        let idle = |list: &Vec<(Key, Rc<Mux>)>| list.iter().filter(|(_, mux)| mux.open.get() == 0).count();
+        let idle = |list: &Vec<(Key, Rc<Mux>)>| list.iter().filter(|(_, mux)| mux.running() == 0).count();
         let too_many = self.open.borrow().get(&at).map_or(0, idle) > self.shared.share_of_idle(settings);
         if too_many || !may_go_on(settings, mux.begun()) {
             self.withdraw(at, mux);
@@ -259,7 +260,7 @@ impl MuxPool {
         self.open.borrow_mut().retain(|at, list| {
             let Some(server) = self.shared.backends.server(*at) else { return false };
             let delay = server.config.settings.pool_purge_delay;
-            let idle_too_long = |mux: &Mux| mux.open.get() == 0 && now - mux.since.get() >= delay.max(PURGE_MIN);
+            let idle_too_long = |mux: &Mux| mux.running() == 0 && now - mux.since.get() >= delay.max(PURGE_MIN);
             list.retain(|(key, mux)| mux.is_open() && !idle_too_long(mux) && !self.shared.backends.has_left(key));
             !list.is_empty()
         });

@@ -19,6 +19,7 @@ use h2::{
 use http::Request;
 use penstock_backends::reuse::Session;
 use penstock_http::{Error, Fields, Framing, Known, Limits, RequestHead, ResponseHead, state_framing};
+use penstock_rules::StreamFacts;
 use std::{
     future::Future,
     io,
@@ -45,6 +46,7 @@ pub(crate) struct Http2Server {
     /// Whether the server has said that it did not take the request up.
     refused: bool,
     counts: Counts,
+    stream: StreamFacts,
 }
 
 /// A tunnel that a request asks for.
@@ -81,6 +83,7 @@ impl Http2Server {
             answered: Answered::Nothing,
             refused: false,
             counts: Counts::default(),
+            stream: StreamFacts::default(),
         }
     }
     fn begin(&mut self, inbound: RecvStream, head: &mut ResponseHead) -> Result<Framing, Error> {
@@ -159,7 +162,10 @@ impl Source for Http2Server {
             }
             match inbound.poll_data(cx) {
                 Poll::Ready(Some(Ok(data))) => self.rest = data,
-                Poll::Ready(Some(Err(e))) => return Poll::Ready(Err(fault(e))),
+                Poll::Ready(Some(Err(e))) => {
+                    note_reset(&mut self.stream, &e);
+                    return Poll::Ready(Err(fault(e)));
+                }
                 Poll::Ready(None) => {
                     self.trailers = ready!(poll_trailers(inbound, &self.limits, cx))?;
                     return Poll::Ready(Ok(Body::End));
@@ -187,6 +193,7 @@ impl Sink for Http2Server {
             };
             let whole = self.wanted.is_none() && buffer.is_empty() && end.is_some_and(|end| end.trailers.is_none());
             let (response, stream) = self.send.send_request(request, whole).map_err(io_error)?;
+            self.stream.id = u32::from(response.stream_id()).into();
             self.response = Some(response);
             self.mux.signals.asked();
             if !whole {
@@ -234,7 +241,7 @@ impl Upstream for Http2Server {
             };
         };
         if let Poll::Ready(Some(interim)) = response.poll_informational(cx) {
-            let interim = interim.map_err(fault_of_head)?;
+            let interim = interim.inspect_err(|error| note_reset(&mut self.stream, error)).map_err(fault_of_head)?;
             self.answered = Answered::Head;
             read_response(&interim, head, &self.limits)?;
             if !head.is_interim() {
@@ -249,6 +256,7 @@ impl Upstream for Http2Server {
             Err(error) => {
                 // The server has taken the request up, unless it says that it has not (RFC 9113 section 8.7): to reset the stream,
                 // or to answer so that it had to be reset, is an answer.
+                note_reset(&mut self.stream, &error);
                 self.refused = error.is_remote()
                     && (error.is_go_away() || error.is_reset() && error.reason() == Some(Reason::REFUSED_STREAM));
                 if error.is_reset() && !self.refused {
@@ -274,6 +282,16 @@ impl Upstream for Http2Server {
     }
     fn counts(&self) -> Counts {
         self.counts
+    }
+    fn stream(&self) -> Option<StreamFacts> {
+        Some(self.stream)
+    }
+}
+
+/// Records the code with which the server has reset the stream, if it is that.
+fn note_reset(stream: &mut StreamFacts, error: &h2::Error) {
+    if error.is_reset() && error.is_remote() {
+        stream.reset = error.reason().map(u32::from);
     }
 }
 

@@ -9,7 +9,7 @@ const DATA: u8 = 0;
 pub(super) const HEADERS: u8 = 1;
 const PRIORITY: u8 = 2;
 const RST_STREAM: u8 = 3;
-const SETTINGS: u8 = 4;
+pub(super) const SETTINGS: u8 = 4;
 const PING: u8 = 6;
 const GOAWAY: u8 = 7;
 const WINDOW_UPDATE: u8 = 8;
@@ -21,7 +21,7 @@ const ACK: u8 = 1;
 pub(super) const PADDED: u8 = 8;
 pub(super) const HAS_PRIORITY: u8 = 0x20;
 
-const INITIAL_WINDOW_SIZE: u16 = 4;
+pub(super) const INITIAL_WINDOW_SIZE: u16 = 4;
 
 /// No window is larger (RFC 9113 section 6.9.1).
 const WINDOW_MAX: u32 = (1 << 31) - 1;

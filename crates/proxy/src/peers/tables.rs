@@ -118,6 +118,7 @@ mod tests {
             (Data::ServerKey, 19),
             (Data::HttpFailRate, 21),
             (Data::GpcRate, 24),
+            (Data::GlitchRate, 26),
         ] {
             assert_eq!(SHOWN[number], data);
         }

@@ -2,6 +2,7 @@
 //! (`_getsocks`), so that either program can take over from the other: the number of sockets, then batches of
 //! descriptors with a record for each. Every batch is acknowledged, which bounds how many are in flight.
 
+use super::namespaces::Namespaces;
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer, SendAncillaryMessage,
     SendFlags, recvmsg, sendmsg,
@@ -55,9 +56,9 @@ pub fn ask(path: &Path) -> io::Result<Vec<OwnedFd>> {
 /// # Errors
 ///
 /// If the client is gone, or too slow.
-pub fn answer(stream: &UnixStream, sockets: &[OwnedFd]) -> io::Result<()> {
+pub fn answer(stream: &UnixStream, sockets: &[OwnedFd], namespaces: &Namespaces) -> io::Result<()> {
     be_patient(stream, QUESTION_PATIENCE)?;
-    give(stream, sockets)
+    give(stream, sockets, namespaces)
 }
 
 fn be_patient(stream: &UnixStream, patience: Duration) -> io::Result<()> {
@@ -65,17 +66,17 @@ fn be_patient(stream: &UnixStream, patience: Duration) -> io::Result<()> {
     stream.set_write_timeout(Some(patience))
 }
 
-/// Sends copies of the sockets.
+/// Sends copies of the sockets, with the names of their namespaces as far as those are known: HAProxy goes by them.
 ///
 /// # Errors
 ///
 /// If the peer is gone, or does not acknowledge.
-pub fn give(mut stream: &UnixStream, sockets: &[impl AsFd]) -> io::Result<()> {
+pub fn give(mut stream: &UnixStream, sockets: &[impl AsFd], namespaces: &Namespaces) -> io::Result<()> {
     let count = i32::try_from(sockets.len()).map_err(|_| invalid("more sockets than can be counted".into()))?;
     stream.write_all(&count.to_ne_bytes())?;
     for batch in sockets.chunks(BATCH) {
         let descriptors: Vec<BorrowedFd<'_>> = batch.iter().map(AsFd::as_fd).collect();
-        let records: Vec<u8> = descriptors.iter().flat_map(record).collect();
+        let records: Vec<u8> = descriptors.iter().flat_map(|socket| record(socket, namespaces)).collect();
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(BATCH))];
         let mut control = SendAncillaryBuffer::new(&mut space);
         control.push(SendAncillaryMessage::ScmRights(&descriptors));
@@ -133,19 +134,22 @@ pub fn take(mut stream: &UnixStream) -> io::Result<Vec<OwnedFd>> {
             acknowledged?;
         }
     }
-    here(sockets, &records)
+    recognisable(sockets, &records)
 }
 
-/// The record of a socket of this network namespace.
-fn record(socket: &BorrowedFd<'_>) -> Vec<u8> {
+/// The record of a socket.
+fn record(socket: &BorrowedFd<'_>, namespaces: &Namespaces) -> Vec<u8> {
+    // What the file system names is shorter (NAME_MAX is 255).
+    let namespace = namespaces.name_of(socket).unwrap_or_default().as_bytes();
+    let namespace = &namespace[..namespace.len().min(u8::MAX.into())];
     // Only sockets of the network have an interface.
     let interface = SockRef::from(socket).device().ok().flatten().unwrap_or_default();
     let length = u8::try_from(interface.len()).expect("IFNAMSIZ is 16");
-    [&[0, length], &interface[..], &[0; 4]].concat()
+    [&[namespace.len() as u8], namespace, &[length], &interface[..], &[0; 4]].concat()
 }
 
-/// Keeps the sockets that belong to this network namespace, and closes the others.
-fn here(sockets: Vec<OwnedFd>, mut records: &[u8]) -> io::Result<Vec<OwnedFd>> {
+/// Keeps the sockets whose network namespace the kernel tells, or that belong to this one, and closes the others.
+fn recognisable(sockets: Vec<OwnedFd>, mut records: &[u8]) -> io::Result<Vec<OwnedFd>> {
     let mut kept = Vec::with_capacity(sockets.len());
     for socket in sockets {
         let namespace = text(&mut records);
@@ -154,7 +158,7 @@ fn here(sockets: Vec<OwnedFd>, mut records: &[u8]) -> io::Result<Vec<OwnedFd>> {
             return Err(invalid("the sockets came without what describes them".into()));
         };
         records = rest;
-        if namespace.is_empty() {
+        if namespace.is_empty() || penstock_sys::namespace_of(socket.as_fd()).is_some() {
             kept.push(socket);
         }
     }
@@ -203,7 +207,7 @@ mod tests {
             let listener = listener();
             let sockets: Vec<_> = (0..count).map(|_| listener.as_fd()).collect();
             let given = thread::scope(|scope| {
-                let given = scope.spawn(|| give(&ours, &sockets));
+                let given = scope.spawn(|| give(&ours, &sockets, &Namespaces::default()));
                 let taken = take(&theirs).unwrap();
                 assert_eq!(taken.len(), count);
                 for socket in taken {
@@ -236,7 +240,7 @@ mod tests {
     fn what_was_not_announced_is_not_taken() {
         assert_eq!(taken(2, 2, &[0; 12]), Ok(2));
         let elsewhere = b"\x02ns\x00____\x00\x04eth0____";
-        assert_eq!(taken(2, 2, elsewhere), Ok(1), "one in another namespace is closed");
+        assert_eq!(taken(2, 2, elsewhere), Ok(2), "one in another namespace is known by the number of that");
         for (count, sockets, records, why) in [
             (-1, 1, &[0; 6][..], "-1 sockets were announced, 65536 are the most"),
             (1 << 17, 1, &[0; 6], "131072 sockets were announced"),
@@ -255,6 +259,6 @@ mod tests {
         let (ours, theirs) = UnixStream::pair().unwrap();
         drop(theirs);
         assert!(take(&ours).is_err());
-        assert!(give(&ours, &[listener()]).is_err());
+        assert!(give(&ours, &[listener()], &Namespaces::default()).is_err());
     }
 }

@@ -75,7 +75,7 @@ impl Runtime {
     ///
     /// One error for each address that cannot be listened on.
     pub fn listen(&self, inherited: Inherited) -> Result<Listeners, Vec<ListenError>> {
-        Listeners::open(&self.shared.config, self.workers, inherited)
+        Listeners::open(&self.shared.config, &self.shared.namespaces, self.workers, inherited)
     }
 
     /// Starts the workers; returns once all of them accept connections.

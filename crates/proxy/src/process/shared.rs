@@ -8,6 +8,7 @@ use super::{
     letter_case,
     machine::hostname,
     memory::{Memory, of_connection},
+    namespaces::Namespaces,
     programs::Programs,
     slow_work::Aside,
     states::{Saved, Unused},
@@ -52,6 +53,8 @@ use tokio::sync::{
 pub struct Shared {
     /// The configuration.
     pub config: Config,
+    /// The network namespaces that it names.
+    pub namespaces: Namespaces,
     /// Limits and counts of connections.
     pub limits: Limits,
     /// How many connections to stats sockets there have been.
@@ -118,6 +121,7 @@ impl Shared {
         let mut complete = true;
         at_start::resolve_sources(&mut config, diagnostics);
         at_start::resolve_mailers(&mut config, diagnostics);
+        let namespaces = Namespaces::open(&config, diagnostics);
         let certificates = Store::new(&config);
         penstock_tls::check_stores(&config, &certificates, &Disk, diagnostics);
         let acceptors = config.proxies.iter().zip(0..).map(|(proxy, share)| {
@@ -195,6 +199,7 @@ impl Shared {
                 &Shape(config.proxies.iter().map(|proxy| proxy.binds.len()).collect()),
             )),
             engines: Reports::new(workers),
+            namespaces,
             limits,
             backends,
             proxies: config

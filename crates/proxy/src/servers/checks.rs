@@ -10,7 +10,7 @@ use crate::{
     connection::{socket::Socket, stream::Stream},
     exchange::assign::facts_of,
     observe::http_counters::{Protocol, Running, Side},
-    process::shared::Shared,
+    process::{namespaces, shared::Shared},
     server::{Host, Server},
     worker::{pulse::Who, state::Worker, task, turn},
 };
@@ -194,12 +194,12 @@ async fn probe(worker: &Worker, server: &Server, mut run: Run<'_>, http: bool) -
 /// Opens a connection as the step and the server's line say.
 async fn dial(worker: &Worker, server: &Server, connect: &Connect, limit: Instant) -> Result<Stream, ConnectError> {
     let shared = &worker.shared;
-    let (settings, proxy) = (&server.config.settings, &shared.config.proxies[server.at.proxy]);
+    let settings = &server.config.settings;
     let target = check_endpoint(server, connect);
     let target =
         target.target(None).ok_or_else(|| ConnectError::Refused("No port available for the TCP connection".into()))?;
-    let source = settings.source.as_ref().or(proxy.source.as_ref());
-    let open = timeout_at(limit, open_socket(proxy, server, &target, source, PacketFields::default())).await;
+    let namespace = namespaces::of_server(settings, None);
+    let open = timeout_at(limit, open_socket(shared, server, &target, namespace, PacketFields::default())).await;
     let mut socket = open.map_err(|_| ConnectError::Timeout)?.map_err(|error| ConnectError::Refused(words(&error)))?;
     // A check of another port or address does not use the settings for traffic, nor does that of a server which was added at run
     // time (management manual, `add server`): only those of `check-*` apply.

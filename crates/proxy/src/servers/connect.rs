@@ -2,11 +2,10 @@
 
 use crate::{
     connection::{Conn, socket::Socket, stream::Stream},
-    process::shared::Shared,
+    process::{namespaces, shared::Shared},
     server::{Server, Target},
 };
 use penstock_backends::reuse::Key;
-use penstock_config::model::{Proxy, SourceAddress};
 use penstock_http::proxy_protocol::{self, Tlvs};
 use penstock_rules::{PacketFields, Txn};
 use penstock_tls::{HandshakeError, Probed, Requested};
@@ -66,30 +65,32 @@ pub(crate) async fn probe(
 
 /// Opens what TLS, or else the protocol itself, begins on.
 async fn open_clear(shared: &Shared, server: &Server, key: &Key) -> Result<Socket, Failure> {
-    let settings = &server.config.settings;
-    let proxy = &shared.config.proxies[key.at.proxy];
-    let source = settings.source.as_ref().or(proxy.source.as_ref());
-    let mut socket = open_socket(proxy, server, &key.target, source, key.packets).await.map_err(classify)?;
+    let namespace = namespaces::of_server(&server.config.settings, key.namespace.as_deref());
+    let opened = open_socket(shared, server, &key.target, namespace, key.packets).await;
+    let mut socket = opened.map_err(classify)?;
     if let Some(header) = &key.header {
         socket.write_all(header).await.map_err(Failure::Refused)?;
     }
     Ok(socket)
 }
 
-/// Opens a clear-text connection.
+/// Opens a clear-text connection, in this network namespace.
 pub(crate) async fn open_socket(
-    proxy: &Proxy,
+    shared: &Shared,
     server: &Server,
     target: &Target,
-    source: Option<&SourceAddress>,
+    namespace: Option<&str>,
     packets: PacketFields,
 ) -> io::Result<Socket> {
+    let proxy = &shared.config.proxies[server.at.proxy];
+    let source = server.config.settings.source.as_ref().or(proxy.source.as_ref());
     let address = match target {
         Target::Ip(address) => *address,
         Target::Unix(path) => return UnixStream::connect(&**path).await.map(Socket::Unix),
         Target::Abstract(name) => {
             let address = std::os::unix::net::SocketAddr::from_abstract_name(&**name)?;
-            let stream = std::os::unix::net::UnixStream::connect_addr(&address)?;
+            let connect = || std::os::unix::net::UnixStream::connect_addr(&address);
+            let stream = shared.namespaces.within(namespace, connect)??;
             stream.set_nonblocking(true)?;
             return UnixStream::from_std(stream).map(Socket::Unix);
         }
@@ -98,7 +99,8 @@ pub(crate) async fn open_socket(
     if let Some(memory) = crate::model::memory::connect(address) {
         return Ok(Socket::Memory(memory));
     }
-    let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+    let make = if address.is_ipv4() { TcpSocket::new_v4 } else { TcpSocket::new_v6 };
+    let socket = shared.namespaces.within(namespace, make)??;
     socket.set_nodelay(true)?;
     if proxy.options.srvtcpka {
         socket.set_keepalive(true)?;
@@ -177,6 +179,12 @@ pub(crate) fn proxy_header(
     }
 }
 
+/// The network namespace that a client's connection comes from, if it is another one.
+pub(crate) fn namespace_of<'a>(conn: &'a Conn<'_>) -> Option<&'a str> {
+    let told = conn.facts.proxy_header.as_ref().and_then(|tlvs| tlvs.first(proxy_protocol::NETNS));
+    conn.worker.shared.namespaces.of_client(told, conn.bind())
+}
+
 /// The fields of a header, in HAProxy's order.
 fn fields(
     conn: &Conn<'_>,
@@ -223,6 +231,9 @@ fn fields(
             },
         };
         tlvs.push(proxy_protocol::SSL, &ssl.to_value()?)?;
+    }
+    if let Some(namespace) = namespace_of(conn) {
+        tlvs.push(proxy_protocol::NETNS, namespace.as_bytes())?;
     }
     Ok(tlvs)
 }

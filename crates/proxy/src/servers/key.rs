@@ -8,6 +8,7 @@ use crate::{
     server::Server,
 };
 use penstock_backends::reuse::{Key, Name};
+use penstock_config::model::ServerNamespace;
 use penstock_rules::Expr;
 
 /// The required properties of the request's connection to that server; `None` while the server's name is not resolved.
@@ -44,6 +45,10 @@ pub(crate) fn key_of(
         header,
         pinned: origin.and_then(|origin| origin.pinned),
         packets: x.txn.server_packets,
+        namespace: matches!(settings.namespace, Some(ServerNamespace::OfClient(_)))
+            .then(|| connect::namespace_of(conn))
+            .flatten()
+            .map(Into::into),
         only_http1,
     })
 }

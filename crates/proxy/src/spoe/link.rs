@@ -139,6 +139,7 @@ fn key(server: &Server) -> Option<Key> {
         pinned: None,
         only_http1: false,
         packets: PacketFields::default(),
+        namespace: None,
     })
 }
 

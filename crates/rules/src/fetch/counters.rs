@@ -67,6 +67,8 @@ const METRICS: &[(&str, bool, Op, &str)] = &[
     ("get_gpc1", false, Op::Read(Data::Gpc1), "The second general purpose counter"),
     ("get_gpt", true, Op::Read(Data::Gpt), "A general purpose tag"),
     ("get_gpt0", false, Op::Read(Data::Gpt0), "The first general purpose tag"),
+    ("glitch_cnt", false, Op::Read(Data::GlitchCnt), "Glitches of connections"),
+    ("glitch_rate", false, Op::Read(Data::GlitchRate), "Glitches of connections over the period"),
     ("gpc_rate", true, Op::Read(Data::GpcRate), "Increments of a general purpose counter over the period"),
     ("gpc0_rate", false, Op::Read(Data::Gpc0Rate), "Increments of the first general purpose counter over the period"),
     ("gpc1_rate", false, Op::Read(Data::Gpc1Rate), "Increments of the second general purpose counter over the period"),

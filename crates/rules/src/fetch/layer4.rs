@@ -6,7 +6,7 @@ use super::{
 };
 use crate::{
     context::Context,
-    facts::{ProxyFacts, ServerConnFacts, TcpInfo},
+    facts::{MuxFacts, ProxyFacts, ServerConnFacts, TcpInfo},
     keyword::{ArgKind, ArgSpec, Args, Places, arg, opt},
     sample::{Fetched, Missing},
     value::{
@@ -15,7 +15,10 @@ use crate::{
     },
 };
 use penstock_http::proxy_protocol;
-use std::net::SocketAddr;
+use std::{
+    net::SocketAddr,
+    sync::{Arc, atomic::Ordering::Relaxed},
+};
 
 const CLIENT: Places = Places::FROM_CONNECTION;
 const SERVER: Places = Places::FROM_SERVER;
@@ -37,9 +40,15 @@ pub(super) const TABLE: &[FetchSpec] = &[
     one("bc_err_str", &[], Str, SERVER, "The error on the server's connection, in words.", |ctx, _| {
         words(server_conn(ctx)?.error)
     }),
+    one("bc_glitches", &[], Int, SERVER, "Glitches of the server's HTTP/2 connection.", |ctx, _| {
+        glitches(&server_conn(ctx)?.mux)
+    }),
     one("bc_http_major", &[], Int, SERVER, "1 or 2 for the HTTP spoken with the server.", |ctx, _| {
         let spoken = server_conn(ctx)?.http_major;
         if backend(ctx)?.http { major(spoken) } else { Err(Missing::Absent) }
+    }),
+    one("bc_nb_streams", &[], Int, SERVER, "Streams that are open on the server's connection.", |ctx, _| {
+        streams(&server_conn(ctx)?.mux)
     }),
     one(
         "bc_rtt",
@@ -51,6 +60,17 @@ pub(super) const TABLE: &[FetchSpec] = &[
     ),
     one("bc_rttvar", UNIT, Int, Places::SERVING, "Variance of that time.", |ctx, args| {
         to_server(ctx, |info| if args.word(0) == Some(1) { info.rttvar_us } else { info.rttvar_us / 1_000 })
+    }),
+    one(
+        "bc_setting_streams_limit",
+        &[],
+        Int,
+        SERVER,
+        "How many streams may be open on the server's connection.",
+        |ctx, _| streams_limit(&server_conn(ctx)?.mux),
+    ),
+    one("bc_settings_streams_limit", &[], Int, SERVER, "The same: its name in HAProxy's manual.", |ctx, _| {
+        streams_limit(&server_conn(ctx)?.mux)
     }),
     one("bc_src", &[], Addr, SERVER, "Our address towards the server.", |ctx, _| ip(server_conn(ctx)?.src)),
     one("bc_src_port", &[], Int, SERVER, "Our port towards the server.", |ctx, _| port(server_conn(ctx)?.src)),
@@ -101,10 +121,17 @@ pub(super) const TABLE: &[FetchSpec] = &[
     one("fc_fackets", &[], Int, CLIENT, "Forward acknowledgements, as the kernel counts them.", |ctx, _| {
         tcp(ctx, |info| info.fackets)
     }),
+    one("fc_glitches", &[], Int, CLIENT, "Glitches of the client's HTTP/2 connection.", |ctx, _| {
+        glitches(&ctx.conn.mux)
+    }),
     one("fc_http_major", &[], Int, CLIENT, "1 or 2 for the HTTP spoken with the client.", |ctx, _| {
         major(ctx.conn.http_major)
     }),
     one("fc_lost", &[], Int, CLIENT, "Segments lost, as the kernel counts them.", |ctx, _| tcp(ctx, |info| info.lost)),
+    one("fc_nb_streams", &[], Int, CLIENT, "Streams that are open on the client's connection.", |ctx, _| {
+        in_exchange(ctx)?;
+        streams(&ctx.conn.mux)
+    }),
     one("fc_pp_authority", &[], Str, CLIENT, "The authority in the PROXY header.", |ctx, _| {
         tlv(ctx, proxy_protocol::AUTHORITY)
     }),
@@ -128,6 +155,17 @@ pub(super) const TABLE: &[FetchSpec] = &[
         tcp(ctx, |info| if args.word(0) == Some(1) { info.rttvar_us } else { info.rttvar_us / 1_000 })
     }),
     one("fc_sacked", &[], Int, CLIENT, "Segments acknowledged selectively.", |ctx, _| tcp(ctx, |info| info.sacked)),
+    one(
+        "fc_settings_streams_limit",
+        &[],
+        Int,
+        CLIENT,
+        "How many streams may be open on the client's connection.",
+        |ctx, _| {
+            in_exchange(ctx)?;
+            streams_limit(&ctx.conn.mux)
+        },
+    ),
     one(
         "fc_src",
         &[],
@@ -218,6 +256,21 @@ fn words<'c>(error: (u32, &'static str)) -> Fetched<'c> {
 
 fn server_conn<'c>(ctx: &'c Context<'_>) -> Result<&'c ServerConnFacts, Missing> {
     ctx.server_conn.ok_or(Missing::Absent)
+}
+
+/// As in HAProxy, only HTTP/2 counts glitches.
+fn glitches<'c>(mux: &Option<Arc<MuxFacts>>) -> Fetched<'c> {
+    int(mux.as_ref().ok_or(Missing::Absent)?.glitches.load(Relaxed))
+}
+
+/// A connection without HTTP/2 has one stream.
+fn streams<'c>(mux: &Option<Arc<MuxFacts>>) -> Fetched<'c> {
+    int(mux.as_ref().map_or(1, |mux| mux.streams.load(Relaxed)))
+}
+
+/// A connection without HTTP/2 may have one stream.
+fn streams_limit<'c>(mux: &Option<Arc<MuxFacts>>) -> Fetched<'c> {
+    int(mux.as_ref().map_or(1, |mux| mux.streams_limit.load(Relaxed)))
 }
 
 /// As in HAProxy, a connection on which no HTTP is spoken (0) has no version of it.

@@ -1,7 +1,7 @@
 //! Fetches of buffered bytes (section 7.3.5), which TCP rules look at before they decide.
 
 use super::{
-    internal::int,
+    internal::{in_exchange, int},
     spec::{FetchSpec, each, one, refused},
 };
 use crate::{
@@ -24,6 +24,9 @@ use std::borrow::Cow;
 const REQUEST: Places = Places::IN_REQUEST;
 /// The places of fetches of bytes, which may also be a ClientHello that has not been decrypted yet.
 const BYTES: Places = Places::IN_REQUEST.or(Places::HELLO);
+const CLIENT: Places = Places::FROM_CONNECTION;
+const SERVER: Places = Places::FROM_SERVER;
+const FROM_REQUEST: Places = Places::FROM_REQUEST;
 const RESPONSE: Places = Places::IN_RESPONSE;
 const SPAN: &[ArgSpec] = &[arg("offset", Number), arg("length", Number)];
 const LV: &[ArgSpec] = &[arg("offset1", Number), arg("length", Number), opt("offset2", Text)];
@@ -31,8 +34,30 @@ const NAME: &[ArgSpec] = &[opt("name", Text)];
 const DISTCC: &str = "the distcc protocol is not supported; use req.payload";
 
 pub(super) const TABLE: &[FetchSpec] = &[
+    one("bs.aborted", &[], Bool, SERVER, "Whether the server has reset the stream.", |ctx, _| {
+        Ok(Value::Bool(ctx.txn.server_stream.reset.is_some()))
+    }),
+    one("bs.id", &[], Int, FROM_REQUEST, "Number of the stream on the server's connection.", |ctx, _| {
+        ctx.server_conn.ok_or(Missing::Absent)?;
+        int(ctx.txn.server_stream.id as i64)
+    }),
+    one("bs.rst_code", &[], Int, SERVER, "Code with which the server has reset the HTTP/2 stream.", |ctx, _| {
+        int(ctx.txn.server_stream.reset.ok_or(Missing::Absent)?)
+    }),
     refused("distcc_body", Bin, "A body of a distcc message.", DISTCC),
     refused("distcc_param", Int, "A parameter of a distcc message.", DISTCC),
+    one("fs.aborted", &[], Bool, CLIENT, "Whether the client has reset the stream.", |ctx, _| {
+        in_exchange(ctx)?;
+        Ok(Value::Bool(ctx.txn.client_stream.reset.is_some()))
+    }),
+    one("fs.id", &[], Int, FROM_REQUEST, "Number of the stream on the client's connection.", |ctx, _| {
+        in_exchange(ctx)?;
+        int(ctx.txn.client_stream.id as i64)
+    }),
+    one("fs.rst_code", &[], Int, CLIENT, "Code with which the client has reset the HTTP/2 stream.", |ctx, _| {
+        in_exchange(ctx)?;
+        int(ctx.txn.client_stream.reset.ok_or(Missing::Absent)?)
+    }),
     one("req.len", &[], Int, BYTES, "Bytes buffered from the client; in HTTP, head and body.", |ctx, _| {
         let head = ctx.request.as_deref().filter(|_| !ctx.input.raw).map_or(0, RequestHead::weight);
         int((head + ctx.input.bytes.len() as u64) as i64)

@@ -90,6 +90,10 @@ data! {
     BytesOutCnt = "bytes_out_cnt" Count,
     /// Their rate.
     BytesOutRate = "bytes_out_rate" Rate,
+    /// What was wrong or odd in what clients sent over HTTP/2.
+    GlitchCnt = "glitch_cnt" Count,
+    /// Its rate.
+    GlitchRate = "glitch_rate" Rate,
 }
 
 /// The most general purpose counters or tags that one table may have.

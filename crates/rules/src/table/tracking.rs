@@ -89,6 +89,10 @@ impl Tracking {
     pub fn http_failure(&self, now: Millis) {
         self.count(Data::HttpFailCnt, Data::HttpFailRate, 1, now);
     }
+    /// Counts glitches of the connection.
+    pub fn glitches(&self, glitches: u64, now: Millis) {
+        self.count(Data::GlitchCnt, Data::GlitchRate, glitches, now);
+    }
     /// Counts bytes received from the client and sent to it.
     pub fn bytes(&self, received: u64, sent: u64, now: Millis) {
         if received > 0 {

@@ -34,6 +34,8 @@ pub const SHOWN: &[Data] = &[
     Data::Gpt,
     Data::Gpc,
     Data::GpcRate,
+    Data::GlitchCnt,
+    Data::GlitchRate,
 ];
 
 /// Why a text is not a valid key.

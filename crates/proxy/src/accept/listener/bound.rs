@@ -2,6 +2,7 @@
 //! happen, and then they listen.
 
 use super::identity::{Identity, Inherited};
+use crate::process::namespaces::Namespaces;
 use penstock_config::model::{Account, Bind, ListenAddress, Proxy};
 use rustix::fs::{Gid, Mode, Uid};
 use socket2::{Domain, SockAddr, SockRef, Socket, Type};
@@ -28,10 +29,25 @@ enum Target {
     Fd(i32),
 }
 
+/// Where the address stands, and what it needs of the process.
+#[derive(Clone, Copy)]
+pub(super) struct Place<'a> {
+    pub proxy: &'a Proxy,
+    pub bind: &'a Bind,
+    pub namespaces: &'a Namespaces,
+}
+
+impl Place<'_> {
+    /// Calls `open` in the network namespace of the line.
+    fn within<T>(&self, open: impl FnOnce() -> T) -> Result<T, Failed> {
+        let name = self.bind.namespace.as_ref().map(|name| &*name.value);
+        self.namespaces.within(name, open).map_err(|e| ("create", e))
+    }
+}
+
 /// The sockets of one address.
 pub(super) struct Bound<'a> {
-    proxy: &'a Proxy,
-    bind: &'a Bind,
+    place: Place<'a>,
     target: Target,
     identity: Option<Identity>,
     /// Whether every worker accepts from each of them.
@@ -47,18 +63,18 @@ const CLOSING: Duration = Duration::from_millis(500);
 /// Fails if another process listens on the address and none of its sockets was inherited. The system would let both
 /// share the address, and each would get some of the clients.
 pub(super) fn refuse_stranger(
-    bind: &Bind,
+    place: Place<'_>,
     address: &ListenAddress,
     datagrams: bool,
     inherited: &Inherited,
 ) -> Result<(), Failed> {
     let target = Target::of(address, datagrams)?;
-    let identity = target.identity(bind).map_err(|e| ("create", e))?;
+    let identity = target.identity(place).map_err(|e| ("create", e))?;
     if identity.is_some_and(|identity| inherited.concerns(&identity)) {
         return Ok(());
     }
     let begun = Instant::now();
-    while target.is_taken() {
+    while place.within(|| target.is_taken())? {
         if inherited.is_empty() || begun.elapsed() > CLOSING {
             return Err(("bind", rustix::io::Errno::ADDRINUSE.into()));
         }
@@ -73,22 +89,21 @@ impl<'a> Bound<'a> {
     /// # Errors
     /// If an address cannot be bound, or a socket cannot be set up as the line says.
     pub fn new(
-        proxy: &'a Proxy,
-        bind: &'a Bind,
+        place: Place<'a>,
         address: &ListenAddress,
         datagrams: bool,
         workers: usize,
         inherited: &mut Inherited,
     ) -> Result<Self, Failed> {
         let target = Target::of(address, datagrams)?;
-        let identity = target.identity(bind).map_err(|e| ("create", e))?;
+        let identity = target.identity(place).map_err(|e| ("create", e))?;
         // The system does not allow a second socket for these.
         let is_shared = !matches!(target, Target::Tcp(_) | Target::Udp(_));
-        let mut bound = Bound { proxy, bind, target, identity, is_shared, inherited: Vec::new(), fresh: Vec::new() };
+        let mut bound = Bound { place, target, identity, is_shared, inherited: Vec::new(), fresh: Vec::new() };
         for _ in 0..if is_shared { 1 } else { workers } {
             match bound.identity.as_ref().and_then(|identity| inherited.take(identity)) {
                 Some(socket) => bound.inherited.push(socket),
-                None => match bound.open() {
+                None => match place.within(|| bound.open()).flatten() {
                     Ok(socket) => bound.fresh.push(socket),
                     // The inherited socket was opened by another user, or by a program that does not share addresses:
                     // there can be no more of them.
@@ -179,7 +194,7 @@ impl<'a> Bound<'a> {
 
     fn open_net(&self, address: SocketAddr, kind: Type) -> Result<OwnedFd, Failed> {
         let create = |e| ("create", e);
-        let bind = self.bind;
+        let bind = self.place.bind;
         let socket = Socket::new(Domain::for_address(address), kind.nonblocking().cloexec(), None).map_err(create)?;
         socket.set_reuse_address(true).map_err(create)?;
         socket.set_reuse_port(true).map_err(create)?;
@@ -203,7 +218,7 @@ impl<'a> Bound<'a> {
     /// socket may have options that the line no longer asks for.
     fn settle(&self, socket: SockRef<'_>, is_inherited: bool) -> Result<(), Failed> {
         let create = |e| ("create", e);
-        let Bound { proxy, bind, .. } = self;
+        let Place { proxy, bind, .. } = self.place;
         // Accepted sockets inherit these options, which saves a system call per connection.
         socket.set_tcp_nodelay(true).map_err(create)?;
         if proxy.options.clitcpka || is_inherited {
@@ -231,18 +246,18 @@ impl<'a> Bound<'a> {
     }
 
     fn backlog(&self) -> i32 {
-        backlog(self.proxy, self.bind)
+        backlog(self.place.proxy, self.place.bind)
     }
 
     /// Applies `user`, `group` and `mode`.
     fn give_rights(&self, path: &Path) -> Result<(), Failed> {
         let bound = |e: io::Error| ("bind", e);
-        let owner = self.bind.user.as_ref().map(user_id).transpose().map_err(bound)?.map(Uid::from_raw);
-        let group = self.bind.group.as_ref().map(group_id).transpose().map_err(bound)?.map(Gid::from_raw);
+        let owner = self.place.bind.user.as_ref().map(user_id).transpose().map_err(bound)?.map(Uid::from_raw);
+        let group = self.place.bind.group.as_ref().map(group_id).transpose().map_err(bound)?.map(Gid::from_raw);
         if owner.is_some() || group.is_some() {
             rustix::fs::chown(path, owner, group).map_err(|e| bound(e.into()))?;
         }
-        if let Some(mode) = self.bind.mode {
+        if let Some(mode) = self.place.bind.mode {
             rustix::fs::chmod(path, Mode::from_raw_mode(mode)).map_err(|e| bound(e.into()))?;
         }
         Ok(())
@@ -302,16 +317,21 @@ impl Target {
 
     /// The identity by which an inherited socket for this address is recognised; `None` if an inherited one cannot be
     /// used.
-    fn identity(&self, bind: &Bind) -> io::Result<Option<Identity>> {
+    fn identity(&self, place: Place<'_>) -> io::Result<Option<Identity>> {
+        let Place { bind, namespaces, .. } = place;
+        let namespace = namespaces.number_of(bind);
+        if bind.namespace.is_some() && namespace.is_none() {
+            return Ok(None);
+        }
         Ok(match self {
-            Target::Tcp(address) => Some(Identity::tcp(bind, *address)?),
-            Target::Udp(address) => Some(Identity::Udp { address: *address }),
+            Target::Tcp(address) => Some(Identity::tcp(bind, *address, namespace)?),
+            Target::Udp(address) => Some(Identity::Udp { address: *address, namespace }),
             // Without its file, no client would find it.
             Target::Unix(path) => {
                 let is_there = std::fs::metadata(path).is_ok_and(|file| file.file_type().is_socket());
                 is_there.then(|| Identity::Unix(path.clone()))
             }
-            Target::Abstract(name) => Some(Identity::Abstract(name.as_bytes().to_vec())),
+            Target::Abstract(name) => Some(Identity::Abstract { name: name.as_bytes().to_vec(), namespace }),
             // The parent process still has it.
             Target::Fd(_) => None,
         })
@@ -327,7 +347,7 @@ fn somebody_listens(port: u16) -> bool {
         // TCP_LISTEN.
         own == Some(port) && fields.nth(1) == Some("0A")
     };
-    ["/proc/self/net/tcp", "/proc/self/net/tcp6"].iter().any(|table| {
+    ["/proc/thread-self/net/tcp", "/proc/thread-self/net/tcp6"].iter().any(|table| {
         let Ok(table) = std::fs::File::open(table) else { return false };
         io::BufReader::new(table).lines().map_while(Result::ok).any(|line| listens(&line))
     })

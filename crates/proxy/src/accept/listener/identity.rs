@@ -7,7 +7,10 @@ use std::{
     ffi::OsStr,
     io,
     net::SocketAddr,
-    os::{fd::OwnedFd, unix::ffi::OsStrExt},
+    os::{
+        fd::{AsFd, OwnedFd},
+        unix::ffi::OsStrExt,
+    },
     path::{Path, PathBuf},
 };
 
@@ -19,21 +22,26 @@ pub(super) enum Identity {
         interface: Option<Vec<u8>>,
         only_v6: bool,
         transparent: bool,
+        namespace: Option<u64>,
     },
     /// A socket that receives datagrams from anybody.
     Udp {
         address: SocketAddr,
+        namespace: Option<u64>,
     },
     Unix(PathBuf),
-    Abstract(Vec<u8>),
+    Abstract {
+        name: Vec<u8>,
+        namespace: Option<u64>,
+    },
 }
 
 impl Identity {
-    /// The identity of the TCP socket that a `bind` line asks for on an address.
+    /// The identity of the TCP socket that a `bind` line asks for on an address, in the network namespace with this number.
     ///
     /// # Errors
     /// If the kernel's default for `bindv6only` cannot be read.
-    pub fn tcp(bind: &Bind, address: SocketAddr) -> io::Result<Self> {
+    pub fn tcp(bind: &Bind, address: SocketAddr, namespace: Option<u64>) -> io::Result<Self> {
         let only_v6 = match address {
             SocketAddr::V4(_) => false,
             SocketAddr::V6(_) if bind.v6only || bind.v4v6 => bind.v6only,
@@ -41,7 +49,7 @@ impl Identity {
             SocketAddr::V6(_) => Socket::new(Domain::IPV6, Type::STREAM, None)?.only_v6()?,
         };
         let interface = bind.interface.as_ref().map(|name| name.as_bytes().to_vec());
-        Ok(Identity::Tcp { address, interface, only_v6, transparent: bind.transparent })
+        Ok(Identity::Tcp { address, interface, only_v6, transparent: bind.transparent, namespace })
     }
 
     /// The identity of a socket; `None` if no `bind` line can ask for such a socket.
@@ -50,11 +58,12 @@ impl Identity {
     ///
     /// If the descriptor is not a socket.
     fn of(socket: &OwnedFd) -> io::Result<Option<Self>> {
+        let namespace = penstock_sys::namespace_of(socket.as_fd());
         let socket = SockRef::from(socket);
         let own = socket.local_addr()?;
         if socket.r#type()? == Type::DGRAM && matches!(socket.domain()?, Domain::IPV4 | Domain::IPV6) {
             let is_connected = socket.peer_addr().is_ok();
-            return Ok(own.as_socket().filter(|_| !is_connected).map(|address| Identity::Udp { address }));
+            return Ok(own.as_socket().filter(|_| !is_connected).map(|address| Identity::Udp { address, namespace }));
         }
         if socket.r#type()? != Type::STREAM || !socket.is_listener()? {
             return Ok(None);
@@ -62,7 +71,10 @@ impl Identity {
         Ok(match socket.domain()? {
             Domain::UNIX => match own.as_pathname() {
                 Some(path) => Some(Identity::Unix(without_suffix(path).to_owned())),
-                None => own.as_abstract_namespace().map(|name| Identity::Abstract(without_padding(name).to_owned())),
+                None => {
+                    let name = own.as_abstract_namespace();
+                    name.map(|name| Identity::Abstract { name: without_padding(name).to_owned(), namespace })
+                }
             },
             Domain::IPV4 | Domain::IPV6 if socket.protocol()? == Some(Protocol::TCP) => {
                 let Some(address) = own.as_socket() else { return Ok(None) };
@@ -72,7 +84,7 @@ impl Identity {
                 };
                 // Without the scope id of a link-local address, for which the interface stands.
                 let address = SocketAddr::new(address.ip(), address.port());
-                Some(Identity::Tcp { address, interface: socket.device()?, only_v6, transparent })
+                Some(Identity::Tcp { address, interface: socket.device()?, only_v6, transparent, namespace })
             }
             _ => None,
         })
@@ -139,7 +151,7 @@ impl Inherited {
     pub(super) fn concerns(&self, identity: &Identity) -> bool {
         let port = |identity: &Identity| match identity {
             Identity::Tcp { address, .. } => Some(address.port()),
-            Identity::Udp { .. } | Identity::Unix(_) | Identity::Abstract(_) => None,
+            Identity::Udp { .. } | Identity::Unix(_) | Identity::Abstract { .. } => None,
         };
         let is_near = |own: &Identity| own == identity || port(own).is_some_and(|own| port(identity) == Some(own));
         self.sockets.keys().any(is_near)
@@ -183,10 +195,11 @@ mod tests {
         let connected = std::net::TcpStream::connect(address).unwrap();
         let datagrams = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
         let file = std::fs::File::open("/dev/null").unwrap();
-        let wanted = Identity::tcp(&Bind::new(Vec::new(), Span::default()), address).unwrap();
+        let namespace = penstock_sys::namespace_of(listener.as_fd());
+        let wanted = Identity::tcp(&Bind::new(Vec::new(), Span::default()), address, namespace).unwrap();
         assert_eq!(Identity::of(&listener.into()).unwrap(), Some(wanted));
         assert_eq!(Identity::of(&connected.into()).unwrap(), None);
-        let heard = Identity::Udp { address: datagrams.local_addr().unwrap() };
+        let heard = Identity::Udp { address: datagrams.local_addr().unwrap(), namespace };
         let answering = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
         answering.connect(datagrams.local_addr().unwrap()).unwrap();
         assert_eq!(Identity::of(&datagrams.into()).unwrap(), Some(heard));
@@ -199,7 +212,7 @@ mod tests {
         let identity = |change: fn(&mut Bind), address: &str| {
             let mut bind = Bind::new(Vec::new(), Span::default());
             change(&mut bind);
-            Identity::tcp(&bind, address.parse().unwrap()).unwrap()
+            Identity::tcp(&bind, address.parse().unwrap(), None).unwrap()
         };
         let plain = identity(|_| {}, "[::]:80");
         assert_eq!(plain, identity(|bind| bind.mss = Some(1400), "[::]:80"));

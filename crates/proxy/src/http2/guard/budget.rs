@@ -180,7 +180,7 @@ fn kind(side: Side, header: &[u8; 9]) -> Option<Kind> {
 mod tests {
     use super::super::{
         Signals,
-        frames::{Frames, IGNORED, PREFACE_BYTES},
+        frames::{Frames, IGNORED, PREFACE_BYTES, Part},
     };
     use super::*;
 
@@ -196,7 +196,8 @@ mod tests {
         let preface = if side == Side::Client { PREFACE_BYTES } else { 0 };
         let mut stream = [&[0; PREFACE_BYTES][..preface], &frame.repeat(2000)].concat();
         for piece in stream.chunks_mut(7) {
-            let calm = frames.walk(piece, |header| {
+            let calm = frames.walk(piece, |part| {
+                let Part::Header(header) = part else { return true };
                 count += 1;
                 budget.takes(side, header, || now)
             });
@@ -239,8 +240,10 @@ mod tests {
         let (last, full) = (frame(0, 1, b""), frame(0, 0, b"x"));
         let mut bytes = [&empty[..], &full, &empty, &last].concat();
         let mut kinds = Vec::new();
-        Frames::from(Side::Server).walk(&mut bytes, |header| {
-            kinds.push(header[KIND]);
+        Frames::from(Side::Server).walk(&mut bytes, |part| {
+            if let Part::Header(header) = part {
+                kinds.push(header[KIND]);
+            }
             true
         });
         assert_eq!(kinds, [DATA; 4]);

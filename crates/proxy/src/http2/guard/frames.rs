@@ -20,6 +20,15 @@ pub(super) struct Frames {
     have: usize,
 }
 
+/// A part of a byte stream.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Part<'a> {
+    /// The header of a frame.
+    Header(&'a [u8; 9]),
+    /// Bytes of the preface, or of the payload of the frame whose header came last.
+    Payload(&'a [u8]),
+}
+
 pub(super) const PREFACE_BYTES: usize = 24;
 
 impl Frames {
@@ -28,12 +37,16 @@ impl Frames {
         let skip = if side == Side::Client { PREFACE_BYTES } else { 0 };
         Frames { skip, header: [0; 9], have: 0 }
     }
-    /// Calls `frame` for each frame header in bytes that have arrived; returns false as soon as `frame` does.
-    pub(super) fn walk(&mut self, bytes: &mut [u8], mut frame: impl FnMut(&[u8; 9]) -> bool) -> bool {
+    /// Calls `seen` with each frame header in bytes that have arrived, and with each piece of what lies between; returns false
+    /// as soon as `seen` does.
+    pub(super) fn walk(&mut self, bytes: &mut [u8], mut seen: impl FnMut(Part<'_>) -> bool) -> bool {
         let mut at = 0;
         loop {
             let skipped = self.skip.min(bytes.len() - at);
             self.skip -= skipped;
+            if skipped > 0 && !seen(Part::Payload(&bytes[at..at + skipped])) {
+                return false;
+            }
             at += skipped;
             if at == bytes.len() {
                 return true;
@@ -53,7 +66,7 @@ impl Frames {
                 bytes[kind] = IGNORED;
             }
             self.skip = payload(&self.header);
-            if !frame(&self.header) {
+            if !seen(Part::Header(&self.header)) {
                 return false;
             }
         }
@@ -95,15 +108,19 @@ const RST_STREAM: u8 = 3;
 const GOAWAY: u8 = 7;
 
 impl Sent {
-    /// Counts what `bytes`, which have been written, complete.
-    pub(super) fn walk(&mut self, mut bytes: &[u8], tally: &Tally) {
+    /// Counts what `bytes`, which have been written, complete; returns how many glitches that answers.
+    pub(super) fn walk(&mut self, mut bytes: &[u8], tally: Option<&Tally>) -> u32 {
+        let mut glitches = 0;
         self.frames(&mut bytes, |kind, code| {
             let is_error = is_protocol_error(code);
-            match kind {
-                RST_STREAM => tally.sent_reset(is_error),
-                _ => tally.sent_goaway(is_error),
+            glitches += u32::from(is_error || code == u32::from(Reason::REFUSED_STREAM));
+            match (tally, kind) {
+                (None, _) => {}
+                (Some(tally), RST_STREAM) => tally.sent_reset(is_error),
+                (Some(tally), _) => tally.sent_goaway(is_error),
             }
         });
+        glitches
     }
     /// Calls `ends` with the type and code of each frame that ends something.
     fn frames(&mut self, bytes: &mut &[u8], mut ends: impl FnMut(u8, u32)) {

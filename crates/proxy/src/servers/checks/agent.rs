@@ -4,6 +4,7 @@
 use super::{Pace, words};
 use crate::{
     connection::socket::Socket,
+    process::namespaces,
     server::{Endpoint, Host, Server},
     servers::connect::open_socket,
     worker::{pulse::Who, state::Worker, task},
@@ -68,7 +69,6 @@ async fn ask(worker: &Worker, server: &Server, inter: Duration) -> AgentReply {
 }
 
 async fn dial(worker: &Worker, server: &Server) -> Result<Socket, String> {
-    let proxy = &worker.shared.config.proxies[server.at.proxy];
     let place = server.agent_place.load_full();
     let host = match place.addr {
         Some(ip) => Some(Host::Ip(ip)),
@@ -76,8 +76,10 @@ async fn dial(worker: &Worker, server: &Server) -> Result<Socket, String> {
     };
     let endpoint = Endpoint { host, port: ServerPort::Fixed(place.port) };
     let target = endpoint.target(None).ok_or("the server has no address")?;
-    let source = server.config.settings.source.as_ref().or(proxy.source.as_ref());
-    open_socket(proxy, server, &target, source, PacketFields::default()).await.map_err(|error| words(&error))
+    let namespace = namespaces::of_server(&server.config.settings, None);
+    open_socket(&worker.shared, server, &target, namespace, PacketFields::default())
+        .await
+        .map_err(|error| words(&error))
 }
 
 async fn converse(socket: &mut Socket, send: &str) -> AgentReply {
