@@ -83,7 +83,8 @@ impl World for Worker {
         };
         ServerLoad {
             // Whatever its weight, and also while it drains.
-            up: !view.status.admin.maint() && (view.status.check.is_none() || view.status.state != Operational::Stopped),
+            up: !view.status.admin.maint()
+                && (view.status.check.is_none() || view.status.state != Operational::Stopped),
             conn: server.served(),
             conn_free: free,
             queue: server.queued(),
