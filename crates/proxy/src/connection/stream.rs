@@ -37,6 +37,23 @@ pub(crate) enum Stream {
     Tls(Box<TlsStream<Socket>>),
 }
 
+/// A connection that can be closed without its peer's notice.
+pub(crate) trait Vanish {
+    /// See [`Socket::vanish_on_close`].
+    fn vanish_on_close(&self);
+}
+
+impl Vanish for Stream {
+    fn vanish_on_close(&self) {
+        self.socket().vanish_on_close();
+    }
+}
+
+#[cfg(test)]
+impl Vanish for tokio::io::DuplexStream {
+    fn vanish_on_close(&self) {}
+}
+
 impl Stream {
     /// The socket below.
     pub fn socket(&self) -> &Socket {

@@ -170,7 +170,6 @@ async fn open(conn: &mut Conn<'_>, mut stream: Stream, mut begun: Vec<u8>, limit
     signals.mux.streams_limit.store(tune.max_concurrent_streams, Relaxed);
     conn.facts.mux = Some(signals.mux.clone());
     let guard = guard.counting(tally).tolerating(tune.glitches_threshold).discarding(close::LINGER_BYTES);
-    let guard = guard.vanishing_by(|stream: &Stream| stream.socket().vanish_on_close());
     let shaken = in_time(&mut conn.deadline, settings(conn.worker, &limits).handshake(guard)).await;
     count_glitches(conn, &signals);
     let connection = shaken?.ok()?;

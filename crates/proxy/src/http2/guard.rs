@@ -17,6 +17,7 @@ use super::{
     resets::Resets,
 };
 use crate::{
+    connection::stream::Vanish,
     observe::http_counters::Tally,
     process::memory::{Loan, Memory, of_stream},
     worker::turn::{self, cost},
@@ -205,8 +206,6 @@ pub(crate) struct Guard<S> {
     sent: Sent,
     /// How much more is discarded of what comes behind our last bytes.
     discards: usize,
-    /// Has the socket be closed without the peer's notice.
-    vanish: fn(&S),
     signals: Rc<Signals>,
 }
 
@@ -236,7 +235,6 @@ impl<S> Guard<S> {
             tally: None,
             sent: Sent::default(),
             discards: 0,
-            vanish: |_| {},
             signals: signals.clone(),
         };
         (guard, signals)
@@ -254,18 +252,6 @@ impl<S> Guard<S> {
     /// the client our GOAWAY.
     pub fn discarding(self, discards: usize) -> Self {
         Guard { discards, ..self }
-    }
-    /// Calls `vanish` with the stream if its peer is to be dropped silently.
-    pub fn vanishing_by(self, vanish: fn(&S)) -> Self {
-        Guard { vanish, ..self }
-    }
-    /// Fails if the peer is being dropped silently.
-    fn is_there(&self) -> io::Result<()> {
-        if self.signals.vanished.get() {
-            (self.vanish)(&self.inner);
-            return Err(io::ErrorKind::ConnectionAborted.into());
-        }
-        Ok(())
     }
     /// Accounts for the result of a write of these slices.
     fn written(&mut self, slices: &[io::IoSlice<'_>], result: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
@@ -294,6 +280,17 @@ impl<S> Guard<S> {
             Side::Client => Poll::Pending,
             Side::Server => Poll::Ready(Err(io::Error::other("a flood of frames"))),
         }
+    }
+}
+
+impl<S: Vanish> Guard<S> {
+    /// Fails if the peer is being dropped silently.
+    fn is_there(&self) -> io::Result<()> {
+        if self.signals.vanished.get() {
+            self.inner.vanish_on_close();
+            return Err(io::ErrorKind::ConnectionAborted.into());
+        }
+        Ok(())
     }
 }
 
@@ -339,7 +336,7 @@ fn take(from: &mut Vec<u8>, buf: &mut ReadBuf<'_>) {
     }
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Guard<S> {
+impl<S: AsyncRead + Vanish + Unpin> AsyncRead for Guard<S> {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
         loop {
@@ -385,7 +382,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Guard<S> {
     }
 }
 
-impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Guard<S> {
+impl<S: AsyncRead + AsyncWrite + Vanish + Unpin> AsyncWrite for Guard<S> {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, data: &[u8]) -> Poll<io::Result<usize>> {
         self.poll_write_vectored(cx, &[io::IoSlice::new(data)])
     }
