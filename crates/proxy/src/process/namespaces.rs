@@ -6,13 +6,15 @@ use penstock_config::{
 };
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use socket2::{Domain, Socket, Type};
-use std::{fs::File, io, os::fd::AsFd, path::Path};
+use std::{fs::File, io, os::fd::AsFd, path::Path, sync::OnceLock};
 
 /// The namespaces that a configuration names. They are opened before a `chroot`.
 #[derive(Debug, Default)]
 pub struct Namespaces {
     /// That of the process. Only there if others are.
     own: Option<File>,
+    /// Its number, asked for once, since every address of a `bind` line is compared by it.
+    own_number: OnceLock<Option<u64>>,
     others: Vec<Namespace>,
 }
 
@@ -82,10 +84,10 @@ impl Namespaces {
     pub(crate) fn number_of(&self, bind: &Bind) -> Option<u64> {
         match &bind.namespace {
             Some(name) => self.find(&name.value)?.number,
-            None => {
+            None => *self.own_number.get_or_init(|| {
                 let probe = Socket::new(Domain::UNIX, Type::DGRAM.cloexec(), None).ok()?;
                 penstock_sys::namespace_of(probe.as_fd())
-            }
+            }),
         }
     }
 
