@@ -9,7 +9,7 @@ use crate::{
     worker::pulse,
 };
 use penstock_config::{model::Mode, syslog};
-use penstock_rules::{By, During, LogLevel, Phase, Termination};
+use penstock_rules::{By, During, LogLevel, Phase, Termination, table::Tracking};
 use std::sync::atomic::Ordering;
 use tokio::time::Instant;
 
@@ -101,10 +101,15 @@ fn measure(conn: &Conn<'_>, x: &mut Exchange, now: Instant) {
     }
 }
 
+/// The entries that track the connection, and those that track the request.
+fn tracked<'a>(conn: &'a Conn<'_>, x: &'a Exchange) -> [&'a Tracking; 2] {
+    [&conn.session.tracking, &x.txn.tracking]
+}
+
 /// Counts a status in the tracked entries if `http-err-codes` has it as an error, or `http-fail-codes` as a failure.
 pub(crate) fn track_status(conn: &Conn<'_>, x: &Exchange, status: u16) {
     let (now, global) = (conn.worker.now_ms(), &conn.worker.shared.config.global);
-    for tracking in [&conn.session.tracking, &x.txn.tracking].into_iter().filter(|tracking| !tracking.is_empty()) {
+    for tracking in tracked(conn, x).into_iter().filter(|tracking| !tracking.is_empty()) {
         if global.is_http_error(status) {
             tracking.http_error(now);
         }
@@ -116,7 +121,7 @@ pub(crate) fn track_status(conn: &Conn<'_>, x: &Exchange, status: u16) {
 
 /// Counts a request that a rule denies as an error in the tracked entries, whatever status it is answered with.
 pub(crate) fn track_denied(conn: &Conn<'_>, x: &Exchange) {
-    for tracking in [&conn.session.tracking, &x.txn.tracking] {
+    for tracking in tracked(conn, x) {
         tracking.http_error(conn.worker.now_ms());
     }
 }
@@ -136,7 +141,7 @@ fn count(conn: &Conn<'_>, x: &Exchange) {
         && x.times.answered.is_none()
         && matches!(x.log.termination, Termination(By::Server | By::ServerTimeout | By::Refusal, During::Headers))
         && matches!(status, 502 | 504);
-    for tracking in [&conn.session.tracking, &x.txn.tracking] {
+    for tracking in tracked(conn, x) {
         if malformed {
             tracking.http_error(now_ms);
         }
