@@ -304,17 +304,21 @@ fn state_of(run: &mut Run<'_>, server: &str) -> Result<String, Failure> {
     row.map(|r| r[column].to_owned()).ok_or_else(|| format!("{server} is not on the stats page"))
 }
 
-/// `[signal NAME]`: sends it; with `wait`, waits for the end and says how it was.
+/// `[signal NAME]`: sends it; with `wait`, waits for the end and says how it was. `[signal 0 wait]` only waits, for a
+/// process that a step before has asked to end: HAProxy, as it ends, is killed by a second USR1.
 fn signal(run: &mut Run<'_>, section: &Section) -> Result<Vec<String>, Failure> {
     let signal = match section.arguments.first().map(String::as_str) {
-        Some("TERM") => Signal::TERM,
-        Some("USR1") => Signal::USR1,
-        Some("INT") => Signal::INT,
-        Some("HUP") => Signal::HUP,
+        Some("0") => None,
+        Some("TERM") => Some(Signal::TERM),
+        Some("USR1") => Some(Signal::USR1),
+        Some("INT") => Some(Signal::INT),
+        Some("HUP") => Some(Signal::HUP),
         other => return Err(format!("which signal? {other:?}")),
     };
     let process = run.process.as_mut().ok_or("nothing runs")?;
-    process.signal(signal);
+    if let Some(signal) = signal {
+        process.signal(signal);
+    }
     if !section.has("wait") {
         return Ok(Vec::new());
     }
