@@ -206,18 +206,18 @@ pub(super) const TABLE: &[FetchSpec] = &[
         Ok(Value::Bool(ctx.session.requests <= 1))
     }),
     one("method", &[], Method, KEPT, "The request's method.", |ctx, _| {
-        let method = match ctx.request.as_deref() {
-            Some(head) => head.method(),
-            None if !ctx.txn.received.is_empty() => ctx.txn.received.method(),
-            None => return Err(ctx.input.later()),
-        };
-        // HAProxy stores the number of a method; the name of a method without a number is dropped with the request's
-        // line.
-        let is_over = ctx.response.is_some() || ctx.phase == Phase::After;
-        if is_over && !NUMBERED_METHODS.contains(&method) {
-            return Err(Missing::Absent);
+        // HAProxy stores the number of the method that the client sent, whatever `set-method` does later. A method
+        // without a number is read from the request's line, and dropped with it.
+        let received = ctx.txn.received.method();
+        if received.is_empty() {
+            return Err(ctx.input.later());
         }
-        Ok(Value::Method(Cow::Borrowed(method)))
+        if NUMBERED_METHODS.contains(&received) {
+            return Ok(Value::Method(Cow::Borrowed(received)));
+        }
+        let is_over = ctx.response.is_some() || ctx.phase == Phase::After;
+        let head = ctx.request.as_deref().filter(|_| !is_over).ok_or(Missing::Absent)?;
+        Ok(Value::Method(Cow::Borrowed(head.method())))
     }),
     one("path", &[], Str, REQUEST, "The path, without the query.", |ctx, _| {
         let path = request(ctx)?.path();
