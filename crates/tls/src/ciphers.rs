@@ -25,9 +25,10 @@ struct Known {
     chacha: bool,
 }
 
+/// In OpenSSL's order: the strongest first, and ECDSA before RSA.
 fn known() -> Vec<Known> {
     use CipherSuite as S;
-    SUITES
+    let mut all: Vec<Known> = SUITES
         .iter()
         .filter(|suite| suite.tls13().is_none())
         .map(|suite| {
@@ -44,7 +45,9 @@ fn known() -> Vec<Known> {
                 ),
             }
         })
-        .collect()
+        .collect();
+    all.sort_by_key(|known| (std::cmp::Reverse(known.bits), known.chacha, !known.ecdsa));
+    all
 }
 
 impl Known {
@@ -140,14 +143,16 @@ impl Known {
 }
 
 /// Parses a TLS 1.2 cipher list.
+///
+/// As in OpenSSL there is one list of all suites, of which some are chosen. Choosing a suite moves it to the end, and
+/// taking one back moves it to the front, where the next word finds it first.
 pub(crate) fn ciphers(text: &str) -> Chosen<SupportedCipherSuite> {
-    let all = known();
-    let mut chosen: Vec<usize> = Vec::new();
-    let mut killed = vec![false; all.len()];
+    let mut rest = known();
+    let mut chosen: Vec<Known> = Vec::new();
     let mut dropped = Vec::new();
     for word in text.split([':', ',', ' ', ';']).filter(|word| !word.is_empty()) {
         if word == "@STRENGTH" {
-            chosen.sort_by_key(|i| std::cmp::Reverse(all[*i].bits));
+            chosen.sort_by_key(|known| std::cmp::Reverse(known.bits));
             continue;
         }
         if word.starts_with('@') {
@@ -159,28 +164,36 @@ pub(crate) fn ciphers(text: &str) -> Chosen<SupportedCipherSuite> {
             _ => (b' ', word),
         };
         let selects = |known: &Known| classes.split('+').all(|class| known.is(class) == Some(true));
-        let selected: Vec<usize> = (0..all.len()).filter(|i| selects(&all[*i])).collect();
         match action {
             b'!' => {
-                selected.iter().for_each(|i| killed[*i] = true);
-                chosen.retain(|i| !selected.contains(i));
+                chosen.retain(|known| !selects(known));
+                rest.retain(|known| !selects(known));
             }
-            b'-' => chosen.retain(|i| !selected.contains(i)),
+            b'-' => {
+                let mut back = take(&mut chosen, selects);
+                back.append(&mut rest);
+                rest = back;
+            }
             b'+' => {
-                // Moved to the end, in their present order.
-                chosen.sort_by_key(|i| selected.contains(i));
+                let mut last = take(&mut chosen, selects);
+                chosen.append(&mut last);
             }
-            _ if selected.is_empty() => dropped.push(word.to_owned()),
             _ => {
-                for i in selected {
-                    if !killed[i] && !chosen.contains(&i) {
-                        chosen.push(i);
-                    }
+                if !known().iter().any(selects) {
+                    dropped.push(word.to_owned());
                 }
+                chosen.append(&mut take(&mut rest, selects));
             }
         }
     }
-    Chosen { list: chosen.into_iter().map(|i| all[i].suite).collect(), dropped }
+    Chosen { list: chosen.into_iter().map(|known| known.suite).collect(), dropped }
+}
+
+/// Takes out of `list` what `selects` says, and keeps the order of both.
+fn take(list: &mut Vec<Known>, selects: impl Fn(&Known) -> bool) -> Vec<Known> {
+    let (taken, kept) = std::mem::take(list).into_iter().partition(selects);
+    *list = kept;
+    taken
 }
 
 /// Parses a TLS 1.3 suite list.
@@ -252,10 +265,15 @@ mod tests {
         const RSA256: &str = "ECDHE-RSA-AES256-GCM-SHA384";
         const EC128: &str = "ECDHE-ECDSA-AES128-GCM-SHA256";
         const EC256: &str = "ECDHE-ECDSA-AES256-GCM-SHA384";
+        const EC_CHACHA: &str = "ECDHE-ECDSA-CHACHA20-POLY1305";
+        const RSA_CHACHA: &str = "ECDHE-RSA-CHACHA20-POLY1305";
         let table = [
             (RSA256, RSA256.to_owned()),
             ("TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384", RSA256.to_owned()),
-            ("ECDHE+AESGCM:!aRSA", format!("{EC128}:{EC256}")),
+            ("ECDHE", format!("{EC256}:{RSA256}:{EC_CHACHA}:{RSA_CHACHA}:{EC128}:{RSA128}")),
+            ("CHACHA20:HIGH:!aECDSA", format!("{RSA_CHACHA}:{RSA256}:{RSA128}")),
+            ("AES128:-AES128:HIGH:!aECDSA", format!("{RSA128}:{RSA256}:{RSA_CHACHA}")),
+            ("ECDHE+AESGCM:!aRSA", format!("{EC256}:{EC128}")),
             ("ECDHE+AESGCM:!aNULL:!MD5:@STRENGTH:-aECDSA", format!("{RSA256}:{RSA128}")),
             ("HIGH:!CHACHA20:!ECDSA:+AES128", format!("{RSA256}:{RSA128}")),
             ("!AES256:AESGCM+aRSA", RSA128.to_owned()),
