@@ -27,9 +27,6 @@ pub struct RequestHead {
     assembled: bool,
 }
 
-/// The longest method: a peer that sends more without a space speaks something else, and is not waited for.
-const METHOD_BYTES_MAX: usize = 64;
-
 impl RequestHead {
     /// An empty head.
     pub fn new() -> RequestHead {
@@ -222,7 +219,7 @@ impl RequestHead {
 
     /// Takes method and target. When `self.target` was lent out to build the target, its memory comes back here.
     fn take_start_line(&mut self, method: &[u8], target: &[u8], is_valid: fn(&[u8]) -> bool) -> Result<(), Error> {
-        if !is_token(method) || method.len() > METHOD_BYTES_MAX {
+        if !is_token(method) {
             return Err(Error::Method);
         }
         if !is_valid(target) {
@@ -496,7 +493,7 @@ fn check_method_prefix(rest: &[u8]) -> Result<(), Error> {
     match method {
         [] if rest.is_empty() => Ok(()),
         b"\r" => Ok(()),
-        _ if is_token(method) && method.len() <= METHOD_BYTES_MAX => Ok(()),
+        _ if is_token(method) => Ok(()),
         _ => Err(Error::Method),
     }
 }

@@ -174,7 +174,8 @@ fn before_query(target: &[u8]) -> &[u8] {
 
 fn uri<'c>(ctx: &'c Context<'_>, flags: Flags, out: &mut Vec<u8>, part: impl Fn(&'c crate::RequestLine) -> &'c [u8]) {
     flags.quoted(out, |out| {
-        if ctx.txn.received.is_empty() {
+        // Nor can a line be read that is cut within its method.
+        if !ctx.txn.received.whole().contains(&b' ') {
             out.extend_from_slice(b"<BADREQ>");
         } else {
             write_escaped(part(&ctx.txn.received), &IN_QUOTES, flags, out);
