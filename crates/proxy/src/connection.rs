@@ -2,6 +2,7 @@
 
 pub(crate) mod close;
 pub(crate) mod socket;
+pub(crate) mod sockopt;
 pub(crate) mod stream;
 pub(crate) mod timer;
 pub(crate) mod wire;

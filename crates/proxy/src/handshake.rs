@@ -6,7 +6,7 @@ mod intercept;
 
 use crate::{
     accept::accepted::Accepted,
-    connection::{Alive, Conn, in_time, socket::Socket, stream::Stream, timer::Deadline},
+    connection::{Alive, Conn, in_time, socket::Socket, sockopt, stream::Stream, timer::Deadline},
     exchange::finish::log_handshake_failure,
     http1::{client_side::Http1Client, connection},
     http2,
@@ -20,11 +20,13 @@ use penstock_config::model::{Mode, ProxyId};
 use penstock_http::proxy_protocol;
 use penstock_rules::{ConnFacts, Session};
 use penstock_tls::HandshakeError;
+use socket2::SockRef;
 use std::{
     future::{Future, poll_fn},
     io,
     pin::Pin,
     rc::Rc,
+    time::Duration,
 };
 
 /// The task of a connection, from its first byte to its last.
@@ -56,6 +58,10 @@ async fn begin(worker: &Rc<Worker>, accepted: Accepted) -> Option<(Box<Conn<'_>>
     if conn.proxy().options.nolinger {
         socket.reset_on_close();
     }
+    let tune = &worker.shared.config.global.tune;
+    if tune.rcvbuf_client.is_some() || tune.sndbuf_client.is_some() {
+        sockopt::size_buffers(&SockRef::from(&socket), tune.rcvbuf_client, tune.sndbuf_client);
+    }
     let established = establish(&mut conn, socket).await?;
     Some((conn, established))
 }
@@ -65,8 +71,7 @@ pub(crate) async fn inside(mut conn: Box<Conn<'_>>, socket: Socket, begun: Vec<u
     conn.accepted = conn.worker.clock.tick();
     (conn.requests, conn.facts.http_major) = (0, 0);
     conn.worker.pulse().enter(Stage::Handshake);
-    let timeout = conn.proxy().timeouts.client;
-    conn.deadline.set(conn.accepted, timeout);
+    conn.deadline.set(conn.accepted, handshake_timeout(&conn));
     if let Some(established) = Box::pin(secure(&mut conn, socket, begun)).await {
         conn.handshake_ms = (conn.worker.clock.tick() - conn.accepted).as_millis() as i64;
         serve(conn, established).await;
@@ -129,14 +134,19 @@ fn facts(worker: &Worker, socket: &Socket, proxy: ProxyId, bind: usize) -> ConnF
     }
 }
 
-/// Runs the rules of the connection, the handshake and the rules of the session, within `timeout client`.
+/// How long a client may take until requests are read: `timeout client-hs`, or else `timeout client`.
+fn handshake_timeout(conn: &Conn<'_>) -> Option<Duration> {
+    let timeouts = &conn.proxy().timeouts;
+    timeouts.client_handshake.or(timeouts.client)
+}
+
+/// Runs the rules of the connection, the handshake and the rules of the session, within `timeout client-hs`.
 async fn establish(conn: &mut Conn<'_>, socket: Socket) -> Option<Established> {
     conn.worker.pulse().enter(Stage::Handshake);
     if !admitted(conn, &socket, evaluate::Kind::Connection) {
         return None;
     }
-    let timeout = conn.proxy().timeouts.client;
-    conn.deadline.set(conn.accepted, timeout);
+    conn.deadline.set(conn.accepted, handshake_timeout(conn));
     if conn.bind().accept_proxy || conn.expects_proxy_header {
         match in_time(&mut conn.deadline, read_proxy_header(&socket)).await {
             Some(Ok(header)) => apply_proxy_header(conn, *header),

@@ -140,23 +140,19 @@ pub(super) const KEYWORDS: &[Entry] = &[
     Entry::new("tune.rcvbuf.client", ONE, "Receive buffer of clients' sockets", |g, a| {
         g.tune.rcvbuf_client = socket_buffer(a)?;
         Ok(())
-    })
-    .notice("the system sizes sockets' buffers by itself"),
+    }),
     Entry::new("tune.rcvbuf.server", ONE, "Receive buffer of servers' sockets", |g, a| {
         g.tune.rcvbuf_server = socket_buffer(a)?;
         Ok(())
-    })
-    .notice("the system sizes sockets' buffers by itself"),
+    }),
     Entry::new("tune.sndbuf.client", ONE, "Send buffer of clients' sockets", |g, a| {
         g.tune.sndbuf_client = socket_buffer(a)?;
         Ok(())
-    })
-    .notice("the system sizes sockets' buffers by itself"),
+    }),
     Entry::new("tune.sndbuf.server", ONE, "Send buffer of servers' sockets", |g, a| {
         g.tune.sndbuf_server = socket_buffer(a)?;
         Ok(())
-    })
-    .notice("the system sizes sockets' buffers by itself"),
+    }),
 ];
 
 const SWITCH: &[(&str, bool)] = &[("on", true), ("off", false)];
@@ -270,12 +266,10 @@ pub(super) const WITHOUT_EFFECT: &[Entry] = &[
     ),
     Entry::accepted("tune.h2.be.rxbuf", ONE, "Receive buffer of an HTTP/2 connection", BUFFERS),
     Entry::accepted("tune.h2.fe.rxbuf", ONE, "Receive buffer of an HTTP/2 connection", BUFFERS),
-    Entry::accepted(
-        "tune.h2.fe.max-total-streams",
-        ONE,
-        "Number of streams after which a connection is closed",
-        "the number of streams is not limited",
-    ),
+    Entry::new("tune.h2.fe.max-total-streams", ONE, "Number of streams after which a connection is closed", |g, a| {
+        g.tune.h2_fe_max_total_streams = a.number("a number of streams", 0..=i32::MAX as u32)?;
+        Ok(())
+    }),
     Entry::accepted(
         "tune.h2.fe.max-rst-at-once",
         ONE,

@@ -205,6 +205,8 @@ pub struct Tune {
     pub maxaccept: Option<u32>,
     /// `tune.h2.initial-window-size` and `tune.h2.fe.*`: HTTP/2 towards clients.
     pub h2_fe: H2Tune,
+    /// `tune.h2.fe.max-total-streams`: after how many streams a client's connection is closed; 0 for never.
+    pub h2_fe_max_total_streams: u32,
     /// `tune.h2.initial-window-size` and `tune.h2.be.*`: HTTP/2 towards servers.
     pub h2_be: H2Tune,
     /// `tune.h2.header-table-size`; default 4096.
@@ -253,6 +255,7 @@ impl Default for Tune {
             http_cookielen: 63,
             maxaccept: None,
             h2_fe: H2Tune::default(),
+            h2_fe_max_total_streams: 0,
             h2_be: H2Tune::default(),
             h2_header_table_size: 4096,
             ssl_cachesize: 20000,

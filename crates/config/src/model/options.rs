@@ -1,6 +1,6 @@
 //! `option *`.
 
-use std::net::IpAddr;
+use std::{net::IpAddr, time::Duration};
 
 /// The `option` lines of one proxy; those that are absent are `false`.
 #[derive(Clone, Debug, Default)]
@@ -10,6 +10,7 @@ pub struct Options {
     pub allbackups: bool,
     pub checkcache: bool,
     pub clitcpka: bool,
+    pub clitcpka_probes: Probes,
     pub contstats: bool,
     pub dontlog_normal: bool,
     pub dontlognull: bool,
@@ -36,6 +37,7 @@ pub struct Options {
     pub socket_stats: bool,
     pub splice_auto: bool,
     pub srvtcpka: bool,
+    pub srvtcpka_probes: Probes,
     pub tcp_smart_accept: bool,
     pub tcp_smart_connect: bool,
     pub transparent: bool,
@@ -50,6 +52,17 @@ pub struct Options {
     pub h1_case_adjust_server: bool,
     /// `http-restrict-req-hdr-names`.
     pub restricted_names: RestrictedNames,
+}
+
+/// When TCP keep-alive probes are sent (`clitcpka-*`, `srvtcpka-*`); what is absent is the system's.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Probes {
+    /// Probes without an answer after which the peer counts as gone.
+    pub count: Option<u32>,
+    /// Inactivity before the first.
+    pub idle: Option<Duration>,
+    /// Time between them.
+    pub interval: Option<Duration>,
 }
 
 /// What is done with names of request header fields that have other characters than letters, digits and hyphens.

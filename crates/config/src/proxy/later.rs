@@ -4,7 +4,7 @@
 use super::draft::Draft;
 use crate::{
     args::{Args, Parsed},
-    keyword::{ANY, ANYTHING, BACK, BACK_ONLY, FRONT, Keyword, ONE, Places, SOME, at_least},
+    keyword::{ANY, ANYTHING, BACK_ONLY, Keyword, ONE, SOME, at_least},
     model::Proxy,
     span::{Line, Word},
 };
@@ -35,12 +35,6 @@ pub(super) const KEYWORDS: &[Entry] = &[
         "put a web server in between",
     )
     .at(BACK_ONLY),
-    keepalive("clitcpka-cnt", FRONT, "Number of TCP keep-alive probes before a client counts as dead"),
-    keepalive("clitcpka-idle", FRONT, "Inactivity before the first TCP keep-alive probe to a client"),
-    keepalive("clitcpka-intvl", FRONT, "Time between TCP keep-alive probes to a client"),
-    keepalive("srvtcpka-cnt", BACK, "Number of TCP keep-alive probes before a server counts as dead"),
-    keepalive("srvtcpka-idle", BACK, "Inactivity before the first TCP keep-alive probe to a server"),
-    keepalive("srvtcpka-intvl", BACK, "Time between TCP keep-alive probes to a server"),
     Entry::accepted(
         "bind-process",
         SOME,
@@ -71,10 +65,6 @@ const fn stick(name: &'static str, doc: &'static str) -> Entry {
 
 const fn filter(name: &'static str, doc: &'static str, why: &'static str) -> Entry {
     Entry::refused(name, doc, why, "remove the filter").at(ANY)
-}
-
-const fn keepalive(name: &'static str, places: Places, doc: &'static str) -> Entry {
-    Entry::accepted(name, ONE, doc, "the system's own keep-alive times are used").at(places)
 }
 
 /// The second word of the keyword becomes the first of the line.

@@ -4,7 +4,7 @@ use super::draft::Draft;
 use crate::{
     args::{Args, Parsed},
     keyword::{ALL, BACK, FRONT, Keyword, ONE, Places},
-    model::Timeouts,
+    model::{Probes, Timeouts},
 };
 use std::time::Duration;
 
@@ -34,8 +34,29 @@ pub(super) const KEYWORDS: &[Entry] = &[
     timeout("timeout tarpit", ALL, "How long tarpitted requests are held", |d, a| set(d, a, |t| &mut t.tarpit)),
     timeout("timeout client-hs", FRONT, "Time that a client's TLS handshake may take", |d, a| {
         set(d, a, |t| &mut t.client_handshake)
-    })
-    .notice("timeout client bounds the handshake"),
+    }),
+    timeout("clitcpka-cnt", FRONT, "Number of TCP keep-alive probes before a client counts as dead", |d, a| {
+        count(a, &mut d.proxy.options.clitcpka_probes)
+    }),
+    timeout("clitcpka-idle", FRONT, "Inactivity before the first TCP keep-alive probe to a client", |d, a| {
+        d.proxy.options.clitcpka_probes.idle = seconds(a)?;
+        Ok(())
+    }),
+    timeout("clitcpka-intvl", FRONT, "Time between TCP keep-alive probes to a client", |d, a| {
+        d.proxy.options.clitcpka_probes.interval = seconds(a)?;
+        Ok(())
+    }),
+    timeout("srvtcpka-cnt", BACK, "Number of TCP keep-alive probes before a server counts as dead", |d, a| {
+        count(a, &mut d.proxy.options.srvtcpka_probes)
+    }),
+    timeout("srvtcpka-idle", BACK, "Inactivity before the first TCP keep-alive probe to a server", |d, a| {
+        d.proxy.options.srvtcpka_probes.idle = seconds(a)?;
+        Ok(())
+    }),
+    timeout("srvtcpka-intvl", BACK, "Time between TCP keep-alive probes to a server", |d, a| {
+        d.proxy.options.srvtcpka_probes.interval = seconds(a)?;
+        Ok(())
+    }),
     obsolete("clitimeout", FRONT, "write 'timeout client'"),
     obsolete("srvtimeout", BACK, "write 'timeout server'"),
     obsolete("contimeout", BACK, "write 'timeout connect'"),
@@ -62,4 +83,30 @@ fn set(draft: &mut Draft, args: &mut Args<'_>, field: fn(&mut Timeouts) -> &mut 
     // Zero has always meant no limit.
     *field(&mut draft.proxy.timeouts) = Some(time).filter(|t| !t.is_zero());
     Ok(())
+}
+
+/// Linux takes no more probes than these (tcp(7), TCP_KEEPCNT).
+const PROBES_MAX: u32 = 127;
+
+/// Linux takes no longer times between probes than these (tcp(7), TCP_KEEPIDLE, TCP_KEEPINTVL), in seconds.
+const PROBE_SECONDS_MAX: u64 = 32_767;
+
+fn count(args: &mut Args<'_>, probes: &mut Probes) -> Parsed {
+    // Zero means the system's own, here and in the times.
+    probes.count = Some(args.number("a number of probes", 0..=PROBES_MAX)?).filter(|count| *count > 0);
+    Ok(())
+}
+
+fn seconds(args: &mut Args<'_>) -> Parsed<Option<Duration>> {
+    let word = args.peek();
+    let time = args.time_in_unit("a time", Duration::from_secs(1))?;
+    // The system counts whole seconds.
+    let seconds = time.as_millis().div_ceil(1_000) as u64;
+    match word.filter(|_| seconds > PROBE_SECONDS_MAX) {
+        Some(word) => {
+            let message = format!("'{}' is longer than the system waits with a probe", word.text);
+            args.wrong(word, message, format!("expected at most {PROBE_SECONDS_MAX} s"))
+        }
+        None => Ok(Some(Duration::from_secs(seconds)).filter(|time| !time.is_zero())),
+    }
 }

@@ -44,7 +44,7 @@ pub(super) async fn accept(
     conn.facts.tls = Some(Arc::new(TlsFacts { sni: asked.sni.clone(), ..TlsFacts::default() }));
     let found = reach(conn, &socket, backend, &asked, acceptor.presents_untrusted()).await;
     conn.facts.tls = None;
-    conn.deadline.set(conn.worker.clock.tick(), conn.proxy().timeouts.client);
+    conn.deadline.set(conn.worker.clock.tick(), super::handshake_timeout(conn));
     let error = match &found {
         Ok(found) => found.invalid.map(|invalid| format!("Server certificate {}", invalid.reason())),
         Err(missed) => Some(missed.text()),

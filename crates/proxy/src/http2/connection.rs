@@ -177,6 +177,12 @@ async fn open(conn: &mut Conn<'_>, mut stream: Stream, mut begun: Vec<u8>, limit
     Some(Box::new(Connected { connection, streams, signals, phase: Phase::Open, widened: false }))
 }
 
+/// Whether the connection is to be renewed: it has had as many streams as `tune.h2.fe.max-total-streams` says.
+fn had_enough(conn: &Conn<'_>) -> bool {
+    let most = conn.worker.shared.config.global.tune.h2_fe_max_total_streams;
+    most > 0 && conn.requests >= most.into()
+}
+
 /// Tells the stick tables that the connection is counted in.
 fn count_glitches(conn: &Conn<'_>, signals: &Signals) {
     let glitches = signals.glitches();
@@ -315,7 +321,9 @@ impl Connected {
             conn.deadline.set(Instant::now(), Some(GOODBYE));
             return true;
         }
-        if conn.worker.draining.get() && matches!(self.phase, Phase::Open | Phase::Paused(_) | Phase::Idle) {
+        if (conn.worker.draining.get() || had_enough(conn))
+            && matches!(self.phase, Phase::Open | Phase::Paused(_) | Phase::Idle)
+        {
             self.phase = Phase::Leaving;
             self.connection.graceful_shutdown();
             conn.deadline.set(Instant::now(), leave_to_stay(conn));

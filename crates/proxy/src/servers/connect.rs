@@ -1,7 +1,7 @@
 //! Opens a connection to a server: socket, PROXY header, TLS.
 
 use crate::{
-    connection::{Conn, socket::Socket, stream::Stream},
+    connection::{Conn, socket::Socket, sockopt, stream::Stream},
     process::{namespaces, shared::Shared},
     server::{Server, Target},
 };
@@ -9,6 +9,7 @@ use penstock_backends::reuse::Key;
 use penstock_http::proxy_protocol::{self, Tlvs};
 use penstock_rules::{PacketFields, Txn};
 use penstock_tls::{HandshakeError, Probed, Requested};
+use socket2::SockRef;
 use std::{
     io,
     net::{IpAddr, SocketAddr},
@@ -103,10 +104,12 @@ pub(crate) async fn open_socket(
     let socket = shared.namespaces.within(namespace, make)??;
     socket.set_nodelay(true)?;
     if proxy.options.srvtcpka {
-        socket.set_keepalive(true)?;
+        sockopt::keep_alive(&SockRef::from(&socket), proxy.options.srvtcpka_probes, false)?;
     }
+    let tune = &shared.config.global.tune;
+    sockopt::size_buffers(&SockRef::from(&socket), tune.rcvbuf_server, tune.sndbuf_server);
     if let Some(timeout) = server.config.settings.tcp_ut {
-        socket2::SockRef::from(&socket).set_tcp_user_timeout(Some(timeout))?;
+        SockRef::from(&socket).set_tcp_user_timeout(Some(timeout))?;
     }
     if let Some(source) = source {
         if let Some(interface) = &source.interface {

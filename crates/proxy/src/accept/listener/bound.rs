@@ -2,7 +2,7 @@
 //! happen, and then they listen.
 
 use super::identity::{Identity, Inherited};
-use crate::process::namespaces::Namespaces;
+use crate::{connection::sockopt, process::namespaces::Namespaces};
 use penstock_config::model::{Account, Bind, ListenAddress, Proxy};
 use rustix::fs::{Gid, Mode, Uid};
 use socket2::{Domain, SockAddr, SockRef, Socket, Type};
@@ -223,6 +223,9 @@ impl<'a> Bound<'a> {
         socket.set_tcp_nodelay(true).map_err(create)?;
         if proxy.options.clitcpka || is_inherited {
             socket.set_keepalive(proxy.options.clitcpka).map_err(create)?;
+            if proxy.options.clitcpka {
+                sockopt::keep_alive(&socket, proxy.options.clitcpka_probes, is_inherited).map_err(create)?;
+            }
         }
         if bind.mss.is_some() || is_inherited {
             socket.set_tcp_mss(bind.mss.unwrap_or(0)).map_err(create)?;
