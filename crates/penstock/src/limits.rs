@@ -41,7 +41,8 @@ pub fn apply(config: &mut Config, workers: usize, diagnostics: &mut Diagnostics)
     let (soft, hard) = (limit.current.unwrap_or(u64::MAX), limit.maximum.unwrap_or(u64::MAX));
     let fixed = fixed(config, workers as u64);
     let Some(maxconn) = config.global.maxconn else {
-        let available = config.global.ulimit_n.unwrap_or(soft);
+        let most = config.global.fd_hard_limit.map(|most| hard.min(most.into()));
+        let available = config.global.ulimit_n.or(most).unwrap_or(soft);
         config.global.maxconn = Some(connections(available, fixed).max(1));
         let least = descriptors(1, fixed);
         if available.max(least) > soft && raise(available.max(least), hard).is_err() {

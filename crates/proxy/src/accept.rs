@@ -166,6 +166,7 @@ pub(crate) async fn run(worker: Rc<Worker>, listener: Listener) {
         match next {
             // Closing it here takes nothing, and tells the client to go elsewhere.
             Ok(_) if !worker.shared.memory.admits(cost) => {}
+            Ok(socket) if is_unwelcome(&worker, &socket) => {}
             Ok(socket) => {
                 let Some(place) = enter(&worker, proxy, bind).await else { continue };
                 rate.count();
@@ -195,6 +196,7 @@ pub(crate) async fn run(worker: Rc<Worker>, listener: Listener) {
             return;
         }
         match queue.accept() {
+            Ok(socket) if is_unwelcome(&worker, &socket) => {}
             Ok(socket) => {
                 let Some(place) = enter(&worker, proxy, bind).await else { return };
                 spread::start(&worker, Accepted { socket, place, proxy, bind, accepted });
@@ -203,6 +205,15 @@ pub(crate) async fn run(worker: Rc<Worker>, listener: Listener) {
             Err(_) => {}
         }
     }
+}
+
+/// The first port that a program needs no rights for (RFC 6335, 6).
+const PRIVILEGED_PORTS_END: u16 = 1024;
+
+/// Whether `harden.reject-privileged-ports.tcp` turns the client away.
+fn is_unwelcome(worker: &Worker, socket: &Socket) -> bool {
+    worker.shared.config.global.reject_privileged_ports
+        && socket.peer_addr().is_ok_and(|peer| (1..PRIVILEGED_PORTS_END).contains(&peer.port()))
 }
 
 fn is_exhausted(e: &io::Error) -> bool {

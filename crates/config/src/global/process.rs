@@ -346,17 +346,15 @@ pub(super) const KEYWORDS: &[Entry] = &[
     ),
     Entry::accepted("httpclient.timeout.connect", ONE, "Connect timeout of the HTTP client", NO_CLIENT),
     Entry::accepted("dns-accept-family", ONE, "Address families accepted from DNS", "use 'resolve-prefer' on servers"),
-    Entry::accepted(
-        "harden.reject-privileged-ports.tcp",
-        ONE,
-        "Rejects clients whose source port is below 1024",
-        "all are served",
-    ),
+    Entry::new("harden.reject-privileged-ports.tcp", ONE, "Rejects clients whose source port is below 1024", |g, a| {
+        g.reject_privileged_ports = a.choice("a switch", &[("on", true), ("off", false)])?;
+        Ok(())
+    }),
     Entry::accepted(
         "harden.reject-privileged-ports.quic",
         ONE,
         "Rejects clients whose source port is below 1024",
-        "all are served",
+        "QUIC is not served",
     ),
     Entry::accepted(
         "force-cfg-parser-pause",
@@ -459,7 +457,15 @@ pub(super) const LIMITS: &[Entry] = &[
         g.max_spread_checks = Some(a.time("a time")?);
         Ok(())
     }),
-    Entry::accepted("fd-hard-limit", ONE, "Upper limit of the process's file descriptors", "use 'ulimit-n'"),
+    Entry::new(
+        "fd-hard-limit",
+        ONE,
+        "Upper limit of the file descriptors that 'maxconn' is calculated from",
+        |g, a| {
+            g.fd_hard_limit = Some(a.number("a number of descriptors", 0..=i32::MAX as u32)?).filter(|most| *most > 0);
+            Ok(())
+        },
+    ),
     Entry::accepted("maxsslconn", ONE, "Largest number of concurrent TLS connections", "'maxconn' bounds them all"),
     Entry::new("maxconnrate", ONE, "Largest number of new connections per second", |g, a| {
         g.maxconnrate = a.number("a number a second", 0..=u32::MAX)?;

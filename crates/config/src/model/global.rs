@@ -83,6 +83,10 @@ pub struct Global {
     pub grace: Option<Duration>,
     /// `ulimit-n`.
     pub ulimit_n: Option<u64>,
+    /// `fd-hard-limit`.
+    pub fd_hard_limit: Option<u32>,
+    /// `harden.reject-privileged-ports.tcp`.
+    pub reject_privileged_ports: bool,
     /// `strict-limits` (default true).
     pub strict_limits: bool,
     /// `spread-checks`, percent.

@@ -16,14 +16,15 @@ pub(super) fn check(case: &Case<'_>) -> Vec<Finding> {
     let fixed = RESERVE + (PER_WORKER + listeners as u64) * u64::from(case.workers()) + checks as u64;
     let seen = format!("{}: {soft} soft, {hard} hard", case.limits.source);
     let Some(maxconn) = case.maxconn() else {
-        let fits = soft.saturating_sub(fixed) / 2;
+        let most = config.global.fd_hard_limit.map_or(soft, |most| hard.min(most.into()));
+        let fits = most.saturating_sub(fixed) / 2;
         if fits < 10_000 {
             let finding = Finding::new(
                 "nofile",
                 Limits,
                 Level::Warning,
                 27,
-                format!("without 'maxconn', {soft} descriptors allow {fits} connections"),
+                format!("without 'maxconn', {most} descriptors allow {fits} connections"),
             )
             .seen(seen)
             .means("further clients wait in the listening queue")
@@ -31,7 +32,7 @@ pub(super) fn check(case: &Case<'_>) -> Vec<Finding> {
             found.push(service(case, finding, 200_000));
         } else {
             found.push(
-                Finding::good("nofile", Limits, format!("{soft} descriptors allow {fits} connections")).seen(seen),
+                Finding::good("nofile", Limits, format!("{most} descriptors allow {fits} connections")).seen(seen),
             );
         }
         return found;
