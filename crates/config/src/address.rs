@@ -121,6 +121,10 @@ pub(crate) fn listen(args: &mut Args<'_>, word: &Word, text: &str) -> Parsed<Lis
 /// The address of a server, and its port or `None`.
 pub(crate) fn server(args: &mut Args<'_>, word: &Word) -> Parsed<(ServerHost, ServerPort)> {
     let none = ServerPort::Offset(0);
+    if crate::words::expand(&word.text, args.around).is_empty() {
+        let text = format!("'{}' resolves to an empty address", word.text);
+        return args.wrong(word, text, "is an environment variable missing?");
+    }
     let (host, port, family) = match parse(args, word, &word.text)? {
         Address::Unix(path) => return Ok((ServerHost::Unix(PathBuf::from(path)), none)),
         Address::Abstract(name) => return Ok((ServerHost::Abstract(name), none)),
@@ -146,6 +150,21 @@ pub(crate) fn server(args: &mut Args<'_>, word: &Word) -> Parsed<(ServerHost, Se
         None => ServerHost::Name(host_name(args, word, &host)?),
     };
     Ok((host, port))
+}
+
+/// The address of an agent: an IP address or a name, without a port. An IPv6 address needs no brackets here.
+pub(crate) fn agent(args: &mut Args<'_>, word: &Word) -> Parsed<ServerHost> {
+    if let Ok(ip) = word.text.parse() {
+        return Ok(ServerHost::Ip(ip));
+    }
+    if word.text.starts_with('[') || !word.text.contains([':', '@']) {
+        let (host, port) = server(args, word)?;
+        if port == ServerPort::Offset(0) && matches!(host, ServerHost::Ip(_) | ServerHost::Name(_)) {
+            return Ok(host);
+        }
+    }
+    let text = format!("'{}' is not the address of an agent", word.text);
+    args.wrong(word, text, "for instance 192.0.2.1 or 2001:db8::1; its port is written as 'agent-port'")
 }
 
 /// An IP address; `*` and the empty string mean every address.

@@ -134,6 +134,16 @@ impl<'a> Args<'a> {
         self.time_in_unit(what, Duration::from_millis(1))
     }
 
+    /// A time of at least a millisecond; `zero` says what is wrong with none.
+    pub(crate) fn time_above_zero(&mut self, zero: &str) -> Parsed<Duration> {
+        let word = self.peek();
+        let time = self.time("a time")?;
+        match word {
+            Some(word) if time.is_zero() => self.wrong(word, zero, "expected at least 1ms"),
+            _ => Ok(time),
+        }
+    }
+
     pub(crate) fn time_in_unit(&mut self, what: &str, unit: Duration) -> Parsed<Duration> {
         let word = self.word(what)?;
         let bad = match units::time(&word.text, unit) {
@@ -228,6 +238,11 @@ impl<'a> Args<'a> {
     /// Reports the first word that no part of the keyword's parser took, if there is one.
     pub(crate) fn unexpected(&mut self, known: &[&str]) -> Parsed {
         let Some(word) = self.peek() else { return Ok(()) };
+        // As in HAProxy, an empty word ends the line.
+        if self.words[self.next..].iter().all(|word| word.text.is_empty()) {
+            self.next = self.words.len();
+            return Ok(());
+        }
         let message = format!("'{}' does not take '{}'", self.keyword, word.text);
         let hint = if known.is_empty() {
             "expected the end of the line".to_owned()

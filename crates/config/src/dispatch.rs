@@ -73,6 +73,11 @@ fn arity<T>(keyword: &Keyword<T>, args: &mut Args<'_>) -> Parsed {
     }
     if args.words.len() > max && keyword.arity.max != u8::MAX {
         let extra = &args.words[max];
+        // As in HAProxy, an empty word ends the line: it is what a variable without a value leaves.
+        if args.words[max..].iter().all(|word| word.text.is_empty()) {
+            args.words = &args.words[..max];
+            return Ok(());
+        }
         if keyword.spare {
             args.diagnostics()
                 .warning(extra.span, format!("'{name}' ignores '{}' and everything after it", extra.text))

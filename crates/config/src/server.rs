@@ -7,9 +7,7 @@ use crate::{
     args::{Args, Parsed, Reported},
     bind::settings,
     keyword::{ANYTHING, Keyword, NONE, ONE, Table},
-    model::{
-        AgentCheck, InitAddr, Server, ServerHost, ServerPort, ServerSettings, SourceAddress, TlsVersion, WebSockets,
-    },
+    model::{AgentCheck, InitAddr, Server, ServerPort, ServerSettings, SourceAddress, TlsVersion, WebSockets},
     name::valid_name,
     proxy::{Draft, based},
     span::{Line, Span},
@@ -132,7 +130,8 @@ const CHECK: &[Entry] = &[
         Ok(())
     }),
     Entry::new("port", ONE, "Port of the checks", |s, a| {
-        s.check.port = Some(a.number("a port", 1..=65535)?);
+        // HAProxy reads 0 like no port at all.
+        s.check.port = Some(a.number("a port", 0..=65535)?).filter(|port| *port > 0);
         Ok(())
     }),
     Entry::new("addr", ONE, "Address of the checks", |s, a| {
@@ -141,7 +140,11 @@ const CHECK: &[Entry] = &[
         s.check.addr = Some(host);
         s.check.addr_port = match port {
             ServerPort::Fixed(port) => Some(port),
-            ServerPort::Offset(_) => None,
+            ServerPort::Offset(0) => None,
+            ServerPort::Offset(_) => {
+                let text = format!("'{}' has an offset in place of a port", word.text);
+                return a.wrong(word, text, "write the port, as in 192.0.2.1:8080");
+            }
         };
         Ok(())
     }),
@@ -193,13 +196,7 @@ const CHECK: &[Entry] = &[
     }),
     Entry::new("agent-addr", ONE, "Address of the agent, if it is not the server's", |s, a| {
         let word = a.word("an address")?;
-        agent(s).addr = match address::server(a, word)? {
-            (host @ (ServerHost::Ip(_) | ServerHost::Name(_)), ServerPort::Offset(0)) => Some(host),
-            _ => {
-                let text = format!("'{}' is not the address of an agent", word.text);
-                return a.wrong(word, text, "for instance 192.0.2.1; its port is written as 'agent-port'");
-            }
-        };
+        agent(s).addr = Some(address::agent(a, word)?);
         Ok(())
     }),
     Entry::new("agent-send", ONE, "What the agent is sent when it is asked", |s, a| {
@@ -211,7 +208,8 @@ const CHECK: &[Entry] = &[
         Ok(())
     }),
     Entry::new("observe", ONE, "The server's health is also judged by its traffic", |s, a| {
-        s.observe = Some(a.choice("a layer", &[("layer4", "layer4"), ("layer7", "layer7")])?.to_owned());
+        let layers = [("layer4", Some("layer4")), ("layer7", Some("layer7")), ("none", None)];
+        s.observe = a.choice("a layer", &layers)?.map(str::to_owned);
         Ok(())
     }),
     Entry::new("error-limit", ONE, "Number of consecutive errors after which 'on-error' acts", |s, a| {
@@ -435,12 +433,7 @@ fn tlv_type(text: &str) -> Option<u8> {
 }
 
 fn interval(args: &mut Args<'_>) -> Parsed<Duration> {
-    let word = args.peek();
-    let time = args.time("a time")?;
-    match word {
-        Some(word) if time.is_zero() => args.wrong(word, "an interval of zero is not allowed", "expected at least 1ms"),
-        _ => Ok(time),
-    }
+    args.time_above_zero("an interval of zero is not allowed")
 }
 
 fn agent(settings: &mut ServerSettings) -> &mut AgentCheck {

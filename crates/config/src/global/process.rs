@@ -158,7 +158,7 @@ pub(super) const KEYWORDS: &[Entry] = &[
         stats_socket,
     ),
     Entry::new("stats timeout", ONE, "Longest inactivity on a stats socket", |g, a| {
-        g.stats_timeout = Some(a.time("a time")?);
+        g.stats_timeout = Some(a.time_above_zero("a timeout of zero would end each conversation at once")?);
         Ok(())
     })
     .spare(),
@@ -261,7 +261,7 @@ pub(super) const KEYWORDS: &[Entry] = &[
     ),
     Entry::accepted("set-dumpable", between(0, 1), "Allows core dumps after a change of user", "the system decides")
         .no(),
-    Entry::accepted("quiet", NONE, "Suppresses messages at startup", "use the command line's -q").spare(),
+    Entry::accepted("quiet", NONE, "Suppresses messages at startup", "use the command line's -q"),
     Entry::new("zero-warning", NONE, "The process does not start if there are warnings", |g, _| {
         g.zero_warning = true;
         Ok(())
@@ -284,9 +284,13 @@ pub(super) const KEYWORDS: &[Entry] = &[
     Entry::accepted("numa-cpu-mapping", NONE, "Binds threads to one NUMA node", "use 'cpu-map'").spare().no(),
     Entry::accepted("cpu-set", SOME, "The CPUs that threads may use", "use 'cpu-map'"),
     Entry::accepted("cpu-policy", SOME, "Policy by which CPUs are chosen for threads", "use 'cpu-map'"),
-    Entry::accepted("thread-groups", ONE, "Number of thread groups", "all threads are one group"),
+    Entry::new("thread-groups", ONE, "Number of thread groups", |_, a| a.number("a number", 1..=16).map(drop))
+        .notice("all threads are one group"),
     Entry::accepted("thread-group", SOME, "The threads that form a group", "all threads are one group"),
-    Entry::accepted("thread-hard-limit", ONE, "Upper limit of the number of threads", "use 'nbthread'"),
+    Entry::new("thread-hard-limit", ONE, "Upper limit of the number of threads", |_, a| {
+        a.number("a number", 1..=i64::from(i32::MAX)).map(drop)
+    })
+    .notice("use 'nbthread'"),
     Entry::accepted("unix-bind", SOME, "Default settings of listening unix sockets", "give them on the 'bind' lines"),
     Entry::accepted(
         "cluster-secret",
@@ -334,8 +338,14 @@ pub(super) const KEYWORDS: &[Entry] = &[
         },
     ),
     Entry::accepted("httpclient.resolvers.id", ONE, "The resolvers section that the HTTP client uses", NO_CLIENT),
-    Entry::accepted("httpclient.resolvers.prefer", ONE, "Address family that the HTTP client prefers", NO_CLIENT),
-    Entry::accepted("httpclient.resolvers.disabled", ONE, "Disables name resolution in the HTTP client", NO_CLIENT),
+    Entry::new("httpclient.resolvers.prefer", ONE, "Address family that the HTTP client prefers", |_, a| {
+        a.choice("a family", &[("ipv4", ()), ("ipv6", ())])
+    })
+    .notice(NO_CLIENT),
+    Entry::new("httpclient.resolvers.disabled", ONE, "Disables name resolution in the HTTP client", |_, a| {
+        a.choice("a switch", &[("on", ()), ("off", ())])
+    })
+    .notice(NO_CLIENT),
     Entry::accepted("httpclient.retries", ONE, "Number of attempts of the HTTP client", NO_CLIENT),
     Entry::accepted("httpclient.ssl.ca-file", ONE, "Certificate authorities that the HTTP client trusts", NO_CLIENT),
     Entry::accepted(
@@ -368,7 +378,10 @@ pub(super) const KEYWORDS: &[Entry] = &[
         "Time after which blocked traffic is reported",
         "the watchdog's own time counts",
     ),
-    Entry::accepted("anonkey", ONE, "Key with which dumps hide names and addresses", "dumps are not anonymised"),
+    Entry::new("anonkey", ONE, "Key with which dumps hide names and addresses", |_, a| {
+        a.number("a number", 0..=i64::from(u32::MAX)).map(drop)
+    })
+    .notice("dumps are not anonymised"),
     Entry::accepted(
         "limited-quic",
         NONE,

@@ -54,7 +54,8 @@ pub(super) const KEYWORDS: &[Entry] = &[
         },
     ),
     Entry::new("ssl-default-bind-options", SOME, "Other TLS settings of 'bind' lines", |g, a| {
-        options(&mut g.tls_bind, a)
+        const ALONE: &[&str] = &["prefer-client-ciphers", "strict-sni"];
+        options(&mut g.tls_bind, ALONE, a)
     }),
     Entry::accepted("ssl-default-bind-sigalgs", ONE, "Signature algorithms", "the TLS library's own order is used"),
     Entry::accepted(
@@ -86,7 +87,7 @@ pub(super) const KEYWORDS: &[Entry] = &[
         },
     ),
     Entry::new("ssl-default-server-options", SOME, "Other TLS settings of servers", |g, a| {
-        options(&mut g.tls_server, a)
+        options(&mut g.tls_server, &[], a)
     }),
     Entry::accepted("ssl-default-server-sigalgs", ONE, "Signature algorithms", "the TLS library's own set is used"),
     Entry::accepted(
@@ -111,8 +112,11 @@ pub(super) const KEYWORDS: &[Entry] = &[
             ("key", "key"),
         ];
         let mut kinds = Vec::new();
-        while a.peek().is_some() {
+        while let Some(word) = a.peek() {
             kinds.push(a.choice("a kind of file", KINDS)?.to_owned());
+            if kinds.len() > 1 && kinds.iter().any(|kind| matches!(kind.as_str(), "none" | "all")) {
+                return a.wrong(word, "'none' and 'all' stand alone".to_owned(), "name the kinds one by one");
+            }
         }
         g.ssl_load_extra_files = Some(kinds);
         Ok(())
@@ -191,12 +195,13 @@ pub(super) const KEYWORDS: &[Entry] = &[
         },
     ),
     Entry::accepted("ssl-dh-param-file", ONE, "File of parameters for finite-field Diffie-Hellman", NO_DHE),
-    Entry::accepted(
+    Entry::new(
         "tune.ssl.default-dh-param",
         ONE,
         "Size of the parameters for finite-field Diffie-Hellman, in bits",
-        NO_DHE,
-    ),
+        |_, a| a.number("a number", 1024..=i64::from(i32::MAX)).map(drop),
+    )
+    .notice(NO_DHE),
     Entry::accepted(
         "issuers-chain-path",
         ONE,
@@ -210,7 +215,8 @@ pub(super) const KEYWORDS: &[Entry] = &[
         "chains are sent as the files have them",
     )
     .spare(),
-    Entry::accepted("ssl-security-level", ONE, "OpenSSL's security level", "weak algorithms do not exist here"),
+    Entry::new("ssl-security-level", ONE, "OpenSSL's security level", |_, a| a.number("a number", 0..=5).map(drop))
+        .notice("weak algorithms do not exist here"),
     Entry::accepted(
         "ssl-passphrase-cmd",
         SOME,
@@ -228,8 +234,14 @@ pub(super) const KEYWORDS: &[Entry] = &[
     Entry::accepted("ocsp-update.maxdelay", ONE, "Longest time between updates of OCSP responses", NO_OCSP),
     Entry::accepted("ocsp-update.mindelay", ONE, "Shortest time between updates of OCSP responses", NO_OCSP),
     Entry::accepted("ocsp-update.mode", ONE, "Certificates whose OCSP responses are fetched", NO_OCSP),
-    Entry::accepted("tune.ssl.ocsp-update.maxdelay", ONE, "Longest time between updates of OCSP responses", NO_OCSP),
-    Entry::accepted("tune.ssl.ocsp-update.mindelay", ONE, "Shortest time between updates of OCSP responses", NO_OCSP),
+    Entry::new("tune.ssl.ocsp-update.maxdelay", ONE, "Longest time between updates of OCSP responses", |_, a| {
+        a.number("a number", 0..=i64::from(i32::MAX)).map(drop)
+    })
+    .notice(NO_OCSP),
+    Entry::new("tune.ssl.ocsp-update.mindelay", ONE, "Shortest time between updates of OCSP responses", |_, a| {
+        a.number("a number", 0..=i64::from(i32::MAX)).map(drop)
+    })
+    .notice(NO_OCSP),
     Entry::accepted("acme.scheduler", ONE, "When the ACME client runs", "use an ACME client"),
     Entry::accepted(
         "jwt.decrypt_alg_list",
@@ -243,8 +255,9 @@ const NO_DHE: &str = "only elliptic curves and ML-KEM exchange keys here";
 const NO_OCSP: &str = "OCSP responses are read from files";
 
 /// `no-tlsv10 ssl-min-ver TLSv1.2 no-tls-tickets...`.
-fn options(defaults: &mut TlsDefaults, args: &mut Args<'_>) -> Parsed {
-    const KNOWN: &[&str] = &[
+/// Options that `bind` lines and servers have, and those that only `bind` lines have, in `own`.
+fn options(defaults: &mut TlsDefaults, own: &[&str], args: &mut Args<'_>) -> Parsed {
+    let known = [
         "no-sslv3",
         "no-tlsv10",
         "no-tlsv11",
@@ -258,8 +271,6 @@ fn options(defaults: &mut TlsDefaults, args: &mut Args<'_>) -> Parsed {
         "force-tlsv13",
         "ssl-min-ver",
         "ssl-max-ver",
-        "prefer-client-ciphers",
-        "strict-sni",
     ];
     let version = |name: &str, prefix: &str| {
         Some(match name.strip_prefix(prefix)? {
@@ -280,14 +291,13 @@ fn options(defaults: &mut TlsDefaults, args: &mut Args<'_>) -> Parsed {
         } else {
             match text {
                 "no-tls-tickets" => defaults.no_tls_tickets = true,
-                "tls-tickets" => defaults.no_tls_tickets = false,
-                "prefer-client-ciphers" => defaults.prefer_client_ciphers = true,
-                "strict-sni" => defaults.strict_sni = true,
+                "prefer-client-ciphers" if own.contains(&text) => defaults.prefer_client_ciphers = true,
+                "strict-sni" if own.contains(&text) => defaults.strict_sni = true,
                 "ssl-min-ver" => defaults.min_ver = Some(args.choice("a version of TLS", VERSIONS)?),
                 "ssl-max-ver" => defaults.max_ver = Some(args.choice("a version of TLS", VERSIONS)?),
                 _ => {
                     args.next -= 1;
-                    args.unexpected(KNOWN)?;
+                    args.unexpected(&[&known, own].concat())?;
                 }
             }
         }

@@ -165,6 +165,13 @@ pub fn check_stores(config: &Config, store: &Store, loader: &dyn Loader, diagnos
         }
         let _ = builder.authorities_of(&tls.conf);
     }
+    // Those of a server whose connections are in clear text are read too. Servers of one template share their line.
+    let mut read = None;
+    for server in config.proxies.iter().flat_map(|proxy| &proxy.servers) {
+        if server.settings.tls.is_none() && read.replace(server.span) != Some(server.span) {
+            let _ = builder.authorities_of(&server.settings.tls_settings.conf);
+        }
+    }
 }
 
 fn errors(diagnostics: &Diagnostics) -> usize {

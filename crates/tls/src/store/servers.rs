@@ -106,6 +106,7 @@ impl Builder<'_> {
     fn servers(&mut self, tls: &ServerTls, span: Span) -> Option<Servers> {
         let verify = tls.conf.verify.or(self.settings.global.ssl_server_verify).unwrap_or(Verify::Required);
         if verify == Verify::None {
+            self.authorities_of(&tls.conf)?;
             return Some(Servers::unverified());
         }
         let Some(ca_file) = &tls.conf.ca_file else {

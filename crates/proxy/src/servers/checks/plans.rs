@@ -16,8 +16,8 @@ pub(crate) fn connector(
 ) -> Option<Connector> {
     let settings = &server.settings;
     let asks = script.is_some_and(|script| script.steps.iter().any(|step| wants_tls(&step.action)));
-    let own = settings.check.enabled && (settings.check.ssl == Some(true) || asks);
-    if !own || settings.tls.is_some() {
+    // As in HAProxy, these words have to say how servers are verified without `check` as well.
+    if !(settings.check.ssl == Some(true) || asks) || settings.tls.is_some() {
         return None;
     }
     // The TLS settings of a line without `ssl` were kept for this.
