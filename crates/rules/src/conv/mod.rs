@@ -3,6 +3,7 @@
 mod codec;
 mod digests;
 mod forwarded;
+mod gcm;
 mod maps;
 mod numbers;
 mod spec;

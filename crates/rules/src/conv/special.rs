@@ -1,6 +1,9 @@
 //! Converters for addresses, servers and tokens, and those for protocols that are not supported.
 
-use super::spec::{ConvFn, ConvSpec, bytes_arg, conv, refused};
+use super::{
+    gcm,
+    spec::{ConvFn, ConvSpec, bytes_arg, conv, refused},
+};
 use crate::{
     context::Context,
     keyword::{
@@ -15,7 +18,6 @@ use crate::{
     },
     vars::Assignment,
 };
-use aws_lc_rs::aead;
 use base64::{Engine as _, engine::general_purpose::STANDARD, engine::general_purpose::URL_SAFE_NO_PAD};
 use std::borrow::Cow;
 
@@ -46,11 +48,9 @@ pub(super) const TABLE: &[ConvSpec] = &[
         Bin,
         "Decrypts AES-GCM; the sample is lost when the tag is wrong.",
         |ctx, value, args| {
-            let (key, nonce) = aes_gcm(ctx, args)?;
+            let base64 = |at| STANDARD.decode(bytes_arg(ctx, args, at)?).ok();
             let mut text = value.bytes()?.to_vec();
-            text.extend(STANDARD.decode(bytes_arg(ctx, args, 3)?).ok()?);
-            let len = key.open_in_place(nonce, aead::Aad::empty(), &mut text).ok()?.len();
-            text.truncate(len);
+            gcm::open(args.word(0)?, &base64(2)?, &base64(1)?, &base64(3)?, &mut text)?;
             Some(Value::Bin(Cow::Owned(text)))
         },
     ),
@@ -66,10 +66,9 @@ pub(super) const TABLE: &[ConvSpec] = &[
         Bin,
         "Encrypts with AES-GCM; the tag goes into a variable.",
         |ctx, value, args| {
-            let (key, nonce) = aes_gcm(ctx, args)?;
+            let base64 = |at| STANDARD.decode(bytes_arg(ctx, args, at)?).ok();
             let mut text = value.bytes()?.to_vec();
-            let tag = key.seal_in_place_separate_tag(nonce, aead::Aad::empty(), &mut text).ok()?;
-            let tag = Value::string(STANDARD.encode(tag.as_ref()));
+            let tag = Value::string(STANDARD.encode(gcm::seal(args.word(0)?, &base64(2)?, &base64(1)?, &mut text)?));
             ctx.txn.pending.borrow_mut().push(Assignment { var: args.var(3)?.clone(), value: Some(tag) });
             Some(Value::Bin(Cow::Owned(text)))
         },
@@ -210,18 +209,6 @@ const WHEN: &[&str] = &[
     "!stopping",
     "!toapplet",
 ];
-
-/// The key and the nonce of AES-GCM, from its arguments.
-fn aes_gcm(ctx: &Context<'_>, args: &[Arg]) -> Option<(aead::LessSafeKey, aead::Nonce)> {
-    let base64 = |at| STANDARD.decode(bytes_arg(ctx, args, at)?).ok();
-    let algorithm = match args.word(0)? {
-        0 => &aead::AES_128_GCM,
-        1 => &aead::AES_192_GCM,
-        _ => &aead::AES_256_GCM,
-    };
-    let key = aead::LessSafeKey::new(aead::UnboundKey::new(algorithm, &base64(2)?).ok()?);
-    Some((key, aead::Nonce::try_assume_unique_for_key(&base64(1)?).ok()?))
-}
 
 /// Whether a condition of `when` holds.
 fn holds(ctx: &Context<'_>, condition: usize, args: &[Arg]) -> Option<bool> {
