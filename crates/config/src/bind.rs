@@ -165,7 +165,10 @@ const SOCKET: &[Entry] = &[
         d.bind.defer_accept = true;
         Ok(())
     }),
-    Entry::accepted("expose-fd", ONE, "Hands listening sockets over to the next process", "this is not a stats socket"),
+    Entry::new("expose-fd", ONE, "Hands listening sockets over to the next process", |_, a| {
+        a.choice("what to expose", &[("listeners", ())])
+    })
+    .notice("this is not a stats socket"),
     Entry::new("gid", ONE, "Group of the unix socket, by number", |d, a| {
         d.bind.group = Some(Account::Id(a.number("a group's number", 0..=u32::MAX)?));
         Ok(())
@@ -235,12 +238,11 @@ const SOCKET: &[Entry] = &[
     .notice("connections of a worker take turns"),
     Entry::accepted("process", ONE, "Which processes serve it", "there is one process, and all its threads serve"),
     Entry::accepted("thread", ONE, "Threads that serve the address", "all threads serve every address"),
-    Entry::accepted(
-        "shards",
-        ONE,
-        "Number of listening sockets for the address",
-        "each thread has a socket of its own",
-    ),
+    Entry::new("shards", ONE, "Number of listening sockets for the address", |_, a| match a.peek() {
+        Some(word) if matches!(word.text.as_str(), "by-thread" | "by-group") => a.word("a number").map(drop),
+        _ => a.number("a number of sockets", 1..=i64::from(u16::MAX)).map(drop),
+    })
+    .notice("each thread has a socket of its own"),
     Entry::new("proto", ONE, "The protocol, without negotiation", |d, a| {
         d.bind.proto = Some(a.choice("a protocol", &[("h1", "h1"), ("h2", "h2")])?.to_owned());
         Ok(())

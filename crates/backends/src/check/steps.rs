@@ -139,6 +139,9 @@ impl<'a, 'c> Words<'a, 'c> {
                 "port" => {
                     let port = self.value(word);
                     match port.text.parse() {
+                        Ok(0) => {
+                            self.error(port.span, "0 is not a port: write 1 to 65535, or an expression".to_owned())
+                        }
                         Ok(port) => connect.port = Some(port),
                         Err(_) => connect.port_from = self.expression(port),
                     }
@@ -214,6 +217,12 @@ impl<'a, 'c> Words<'a, 'c> {
                 "ver" => request.version = self.argument(word),
                 "hdr" => {
                     let name = self.argument(word);
+                    let host = |name: &str| name.eq_ignore_ascii_case("host");
+                    if name.is_empty() {
+                        self.error(word.span, "'hdr' needs a name and a value".to_owned());
+                    } else if host(&name) && request.headers.iter().any(|(name, _)| host(name)) {
+                        self.error(word.span, "a request has one Host".to_owned());
+                    }
                     request.headers.push((name, self.format(word)));
                 }
                 "body" => request.body = LogFormat::literal(&penstock_config::bytes_of(&self.argument(word))),
@@ -250,15 +259,16 @@ impl<'a, 'c> Words<'a, 'c> {
                     }
                     expect.min_recv = usize::try_from(number).ok();
                 }
-                "ok-status" => expect.ok_status = self.verdict(word),
-                "error-status" => expect.error_status = self.verdict(word),
-                "tout-status" => expect.timeout_status = self.verdict(word),
+                "ok-status" => expect.ok_status = self.verdict(word, &["L4OK", "L6OK", "L7OK", "L7OKC"]),
+                "error-status" => expect.error_status = self.verdict(word, &["L4CON", "L6RSP", "L7RSP", "L7STS"]),
+                "tout-status" => expect.timeout_status = self.verdict(word, &["L4TOUT", "L6TOUT", "L7TOUT"]),
                 "on-success" => expect.on_success = Some(self.format(word)),
                 "on-error" => expect.on_error = Some(self.format(word)),
                 "status-code" => {
                     let value = self.value(word);
                     expect.code = self.expression(value);
                 }
+                _ if found => self.error(word.span, "'expect' takes one pattern".to_owned()),
                 _ => {
                     found = true;
                     expect.pattern = self.pattern(word, kind == Kind::Http)?;
@@ -350,11 +360,13 @@ impl<'a, 'c> Words<'a, 'c> {
         })
     }
 
-    fn verdict(&mut self, keyword: &Word) -> Option<Verdict> {
+    /// A status of checks, one of those that the keyword takes.
+    fn verdict(&mut self, keyword: &Word, statuses: &[&str]) -> Option<Verdict> {
         let word = self.value(keyword);
-        let verdict = Verdict::named(&word.text);
+        let verdict = Verdict::named(&word.text)
+            .filter(|_| statuses.iter().any(|status| status.eq_ignore_ascii_case(&word.text)));
         if verdict.is_none() {
-            self.error(word.span, format!("'{}' is not a check status", word.text));
+            self.error(word.span, format!("'{}' takes {}, not '{}'", keyword.text, statuses.join(", "), word.text));
         }
         verdict
     }

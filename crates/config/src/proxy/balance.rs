@@ -4,7 +4,7 @@ use super::draft::Draft;
 use crate::{
     Line, Word,
     args::{Args, Parsed},
-    keyword::{ANYTHING, BACK, Keyword, ONE, SOME, at_least, between},
+    keyword::{ANYTHING, BACK, FRONT, Keyword, ONE, SOME, at_least, between},
     model::{Balance, BalanceKey, Cookie, CookieMode, HashFunction, HashType},
 };
 
@@ -61,6 +61,14 @@ pub(super) const KEYWORDS: &[Entry] = &[
     .spare()
     .at(BACK)
     .notice("a request goes to the server that its rules choose"),
+    Entry::new(
+        "max-session-srv-conns",
+        ONE,
+        "Number of idle server connections that a client's session may keep",
+        |_, a| a.number("a number of connections", -1..=i64::from(i32::MAX)).map(drop),
+    )
+    .at(FRONT)
+    .notice("a session keeps its own connections as long as it lasts"),
     Entry::new("use-server", at_least(2), "Chooses a server by name under a condition", |d, a| {
         let rest = a.rest();
         d.proxy.use_server.push(rest);
@@ -293,6 +301,10 @@ fn cookie(draft: &mut Draft, args: &mut Args<'_>) -> Parsed {
     }
     if cookie.indirect && cookie.mode == CookieMode::Rewrite {
         args.error("'indirect' cannot be combined with 'rewrite'").hint("use 'insert indirect'");
+        return Err(crate::args::Reported);
+    }
+    if cookie.preserve && cookie.mode != CookieMode::Insert && !cookie.indirect {
+        args.error("'preserve' has no effect without 'insert' or 'indirect'").hint("write 'insert preserve'");
         return Err(crate::args::Reported);
     }
     draft.proxy.cookie = Some(cookie);

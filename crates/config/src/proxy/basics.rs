@@ -79,13 +79,11 @@ pub(super) const KEYWORDS: &[Entry] = &[
     Entry::new("disabled", NONE, "The proxy takes no traffic", |d, _| {
         d.proxy.disabled = true;
         Ok(())
-    })
-    .spare(),
+    }),
     Entry::new("enabled", NONE, "Undoes 'disabled' of the defaults", |d, _| {
         d.proxy.disabled = false;
         Ok(())
-    })
-    .spare(),
+    }),
     Entry::new("maxconn", ONE, "Largest number of concurrent connections", |d, a| {
         d.proxy.maxconn = Some(a.number("a number of connections", 0..=i32::MAX as u32)?);
         Ok(())

@@ -169,11 +169,11 @@ pub(super) const KEYWORDS: &[Entry] = &[
     .at(BACK)
     .no(),
     Entry::new("option forwardfor", between(0, 5), "Adds X-Forwarded-For with the client's address", |d, a| {
-        d.proxy.options.forwardfor = Some(forward(a)?);
+        d.proxy.options.forwardfor = Some(forward(a, &["except", "header", "if-none"])?);
         Ok(())
     }),
     Entry::new("option originalto", between(0, 4), "Adds X-Original-To with the address the client chose", |d, a| {
-        d.proxy.options.originalto = Some(forward(a)?);
+        d.proxy.options.originalto = Some(forward(a, &["except", "header"])?);
         Ok(())
     }),
     connection("option http-keep-alive", "Keeps the connections of both sides after a response", |d, a| {
@@ -337,17 +337,17 @@ fn kind(draft: &mut Draft, kind: CheckKind) -> Parsed {
     Ok(())
 }
 
-/// Parses `[except NET] [header NAME] [if-none]`.
-fn forward(args: &mut Args<'_>) -> Parsed<ForwardFor> {
+/// Parses `[except NET] [header NAME] [if-none]`, as far as those words are `known` to the option.
+fn forward(args: &mut Args<'_>, known: &[&str]) -> Parsed<ForwardFor> {
     let mut value = ForwardFor::default();
     while let Some(word) = args.take() {
         match word.text.as_str() {
             "except" => value.except = Some(network(args)?),
             "header" => value.header = Some(args.text("the name of a header")?),
-            "if-none" => value.if_none = true,
+            "if-none" if known.contains(&"if-none") => value.if_none = true,
             _ => {
                 args.next -= 1;
-                args.unexpected(&["except", "header", "if-none"])?;
+                args.unexpected(known)?;
             }
         }
     }

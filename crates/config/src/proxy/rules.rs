@@ -169,7 +169,8 @@ fn length(args: &mut Args<'_>) -> Parsed<u32> {
 }
 
 fn declare(draft: &mut Draft, args: &mut Args<'_>, request: bool) -> Parsed {
-    let len = length(args)?;
+    args.choice("the word 'len'", &[("len", ())])?;
+    let len = args.number("a length", 1..=i32::MAX as u32)?;
     draft.proxy.declare_captures.push((request, len, args.keyword_span));
     Ok(())
 }

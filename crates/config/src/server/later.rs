@@ -10,7 +10,10 @@ use crate::{
 };
 
 pub(super) const KEYWORDS: &[Entry] = &[
-    Entry::accepted("hash-key", ONE, "Property that places the server on the hash ring", "its number places it there"),
+    Entry::new("hash-key", ONE, "Property that places the server on the hash ring", |_, a| {
+        a.choice("a property", &[("id", ()), ("addr", ()), ("addr-port", ())])
+    })
+    .notice("its number places it there"),
     Entry::accepted(
         "strict-maxconn",
         NONE,
