@@ -569,16 +569,25 @@ fn word_text(words: &[Word], span: Span) -> &str {
 impl Problem {
     /// Reports the problem and underlines the affected bytes at the word's place in the original file.
     pub(crate) fn report(self, span: Span, text: &str, diagnostics: &mut Diagnostics) {
-        let plain = (span.end - span.start) as usize == text.len();
-        let span = if plain && self.at.end <= text.len() && self.at.start < self.at.end {
-            Span { start: span.start + self.at.start as u32, end: span.start + self.at.end as u32, ..span }
-        } else {
-            span
-        };
+        let span = self.place(span, text);
         // The configuration's parser checks names of backends too: each word is reported only once.
         let known = diagnostics.list.iter().any(|d| d.span == Some(span) && d.severity == Severity::Error);
         if !known {
             diagnostics.error(span, self.message).hint = self.hint;
+        }
+    }
+
+    /// Reports it as something that does no more than change nothing.
+    pub(crate) fn warn(self, span: Span, text: &str, diagnostics: &mut Diagnostics) {
+        let at = self.place(span, text);
+        diagnostics.warning(at, self.message).hint = self.hint;
+    }
+
+    fn place(&self, span: Span, text: &str) -> Span {
+        let plain = (span.end - span.start) as usize == text.len();
+        match plain && self.at.end <= text.len() && self.at.start < self.at.end {
+            true => Span { start: span.start + self.at.start as u32, end: span.start + self.at.end as u32, ..span },
+            false => span,
         }
     }
 }

@@ -234,7 +234,11 @@ impl<'a> Compiler<'a> {
     pub fn format(&mut self, word: &Word, purpose: Purpose, proxy: ProxyId, place: Places) -> Option<LogFormat> {
         let scope = Scope { proxy: Some(proxy), place };
         self.linker.line = word.span;
-        match self.linker.log_format(&word.text, purpose, scope) {
+        let compiled = self.linker.log_format(&word.text, purpose, scope);
+        for problem in self.linker.of_no_effect.drain(..) {
+            problem.warn(word.span, &word.text, self.diagnostics);
+        }
+        match compiled {
             Ok(format) => Some(format),
             Err(problem) => {
                 problem.report(word.span, &word.text, self.diagnostics);

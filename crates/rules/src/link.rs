@@ -59,6 +59,36 @@ pub struct Linker<'a> {
     pub(crate) reads_responses: bool,
     /// Whether an expression looks at the body of a request.
     pub(crate) reads_requests: bool,
+    /// What is worth a warning in the format that was compiled last.
+    pub(crate) of_no_effect: Vec<Problem>,
+}
+
+/// Where a list or a map comes from, as the prefix of its name says.
+enum Source<'a> {
+    /// `file@`, or no prefix.
+    File(&'a str),
+    /// `opt@`: the file may be missing.
+    Optional(&'a str),
+    /// `virt@`: there is no file, only what is added at run time.
+    Virtual(&'a str),
+}
+
+impl<'a> Source<'a> {
+    fn of(written: &'a str) -> Source<'a> {
+        match written.split_once('@') {
+            Some(("opt", name)) => Source::Optional(name),
+            Some(("file", name)) => Source::File(name),
+            Some(("virt", _)) => Source::Virtual(written),
+            _ => Source::File(written),
+        }
+    }
+
+    /// The name under which rules and the runtime API find it.
+    fn name(&self) -> &'a str {
+        match self {
+            Source::File(name) | Source::Optional(name) | Source::Virtual(name) => name,
+        }
+    }
 }
 
 /// A group of messages that a rule sends.
@@ -97,12 +127,25 @@ impl<'a> Linker<'a> {
             consulted: Vec::new(),
             reads_responses: false,
             reads_requests: false,
+            of_no_effect: Vec::new(),
         }
     }
 
     /// The content of a file that a rule names, or why it cannot be read.
     pub(crate) fn read(&self, name: &str) -> Result<Vec<u8>, String> {
         self.files_of_host.read(Path::new(name)).map_err(|error| format!("{name} cannot be read: {error}"))
+    }
+
+    /// What a list or a map begins with.
+    fn entries(&self, source: &Source<'_>) -> Result<Vec<u8>, String> {
+        match source {
+            Source::File(name) => self.read(name),
+            Source::Optional(name) => match self.files_of_host.read(Path::new(name)) {
+                Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Vec::new()),
+                _ => self.read(name),
+            },
+            Source::Virtual(_) => Ok(Vec::new()),
+        }
     }
 
     /// Resolves one argument of a keyword.
@@ -381,11 +424,12 @@ impl<'a> Linker<'a> {
     ) -> Result<Reading, Problem> {
         let acl = output.is_none();
         let whole = 0..name.len();
-        let named = self.file_named(name);
+        let (written, source) = (name, Source::of(name));
+        let (name, named) = (source.name(), self.file_named(written));
         let reference = match named.get() {
             Some(known) => Arc::clone(known),
             None => {
-                let content = self.read(name).map_err(|why| Problem::new(whole.clone(), why))?;
+                let content = self.entries(&source).map_err(|why| Problem::new(whole.clone(), why))?;
                 let entries: &mut dyn Iterator<Item = (&[u8], &[u8])> = match map {
                     true => &mut parse_map(&content).map(|(_, key, value)| (key, value)),
                     false => &mut parse_list(&content).map(|(_, key)| (key, &b""[..])),
@@ -400,14 +444,14 @@ impl<'a> Linker<'a> {
             return Err(Problem::new(whole, message).hint(hint));
         }
         let reading = reference.reading(how, output).map_err(|(at, problem)| {
-            let content = self.read(name).unwrap_or_default();
+            let content = self.entries(&source).unwrap_or_default();
             let line = parse_list(&content).nth(at).map_or(0, |(line, _)| line);
             Problem::new(whole, format!("{name}, line {line}: {}", problem.message)).hint(problem.hint)
         })?;
         let (file, line) = self.written();
         let kind = if map { "map" } else { "acl" };
         if named.set(Arc::clone(&reference)).is_ok() {
-            let reader = format!("pattern loaded from file '{name}' used by {kind} at file '{file}' line {line}");
+            let reader = format!("pattern loaded from file '{written}' used by {kind} at file '{file}' line {line}");
             reference.describe(&reader, acl);
             self.keep(reference, None);
         } else {
@@ -418,7 +462,7 @@ impl<'a> Linker<'a> {
 
     /// The list or map of a file that some rule reads or will read, so that actions can change it.
     pub(crate) fn file_named(&mut self, name: &str) -> Named {
-        Arc::clone(self.files.entry(name.to_owned()).or_default())
+        Arc::clone(self.files.entry(Source::of(name).name().to_owned()).or_default())
     }
 
     /// Reserves a number for a list; returns whether it was free.

@@ -38,7 +38,7 @@ pub enum Verdict {
         /// The index of the rule to continue with.
         next: usize,
         /// How long to wait at most.
-        time: Duration,
+        time: Option<Duration>,
         /// How many bytes are enough; 0 for all.
         at_least: u64,
     },

@@ -5,6 +5,7 @@ use super::{
     flush,
     forward::Flow,
     state::Exchange,
+    timeouts::{client_timeout, server_timeout},
 };
 use crate::{
     connection::Conn,
@@ -30,14 +31,15 @@ pub(crate) enum Waited {
 }
 
 /// Reads the request's body into [`Exchange::body`] until it is complete, has `at_least` bytes (0: all of it), or fills
-/// the buffer.
+/// the buffer. Without a limit, the client may still not be silent for longer than its timeout.
 pub(crate) async fn wait(live: &mut Live<'_, '_>, at_least: u64, limit: Option<Duration>) -> Waited {
     if live.x.body_complete {
         return Waited::Enough;
     }
     invite(live).await;
-    live.conn.deadline.set(live.worker.clock.now(), limit);
-    let buffers = &live.worker.buffers;
+    let silence = client_timeout(live.conn, live.x);
+    let (clock, buffers) = (&live.worker.clock, &live.worker.buffers);
+    live.conn.deadline.set(clock.now(), limit.or(silence));
     let (slot, complete) = (&mut live.x.body, &mut live.x.body_complete);
     let deadline = &mut live.conn.deadline;
     poll_fn(|cx| {
@@ -50,6 +52,7 @@ pub(crate) async fn wait(live: &mut Live<'_, '_>, at_least: u64, limit: Option<D
             match live.client.poll_body(cx, body) {
                 #[cfg(test)]
                 Poll::Ready(Ok(Body::Full)) if turn::counted::planted() => {}
+                Poll::Ready(Ok(Body::More(_))) if limit.is_none() => deadline.set(clock.now(), silence),
                 Poll::Ready(Ok(Body::More(_))) => {}
                 Poll::Ready(Ok(Body::Full)) => break,
                 Poll::Ready(Ok(Body::End)) => *complete = true,
@@ -137,24 +140,27 @@ pub(crate) async fn look_ahead(conn: &Conn<'_>, x: &mut Exchange, ahead: &mut Ah
 }
 
 /// Reads the response's body into [`Exchange::response_body`] until it is complete, has `at_least` bytes (0: all of
-/// it), fills the buffer, or breaks off; an error is found again when the body is forwarded.
+/// it), fills the buffer, or breaks off; an error is found again when the body is forwarded. Without a limit, the server may still not be
+/// silent for longer than its timeout.
 pub(crate) async fn wait_ahead(
     live: &mut Live<'_, '_>,
     ahead: &mut Ahead<'_>,
     at_least: u64,
-    limit: Duration,
+    limit: Option<Duration>,
 ) -> Waited {
     if !ahead.has_body || live.x.response_complete {
         return Waited::Enough;
     }
-    live.conn.deadline.set(live.worker.clock.now(), Some(limit));
-    let (deadline, buffers) = (&mut live.conn.deadline, &live.worker.buffers);
+    let silence = server_timeout(live.x, live.proxy());
+    live.conn.deadline.set(live.worker.clock.now(), limit.or(silence));
+    let (deadline, clock, buffers) = (&mut live.conn.deadline, &live.worker.clock, &live.worker.buffers);
     let (slot, complete) = (&mut live.x.response_body, &mut live.x.response_complete);
     poll_fn(|cx| {
         let Ok(body) = buffers.hold_whole(slot) else { return Poll::Ready(Waited::Enough) };
         while !*complete && (at_least == 0 || (body.len() as u64) < at_least) {
             turn::round();
             match ahead.upstream.poll_body(cx, body) {
+                Poll::Ready(Ok(Body::More(_))) if limit.is_none() => deadline.set(clock.now(), silence),
                 Poll::Ready(Ok(Body::More(_))) => {}
                 Poll::Ready(Ok(Body::End)) => *complete = true,
                 Poll::Ready(Err(fault @ Fault::Invalid(_))) => return Poll::Ready(Waited::Failed(fault)),

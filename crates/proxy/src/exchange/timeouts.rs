@@ -34,7 +34,7 @@ pub(crate) fn client_timeout(conn: &Conn<'_>, x: &Exchange) -> Option<Duration> 
 }
 
 /// `timeout server`, or what `set-timeout server` has put in its place.
-fn server_timeout(x: &Exchange, proxy: &Proxy) -> Option<Duration> {
+pub(crate) fn server_timeout(x: &Exchange, proxy: &Proxy) -> Option<Duration> {
     x.txn.timeout_server_ms.map(Duration::from_millis).or(proxy.timeouts.server)
 }
 

@@ -100,7 +100,7 @@ pub(crate) async fn request(live: &mut Live<'_, '_>, rules: &Rules, inspect: Opt
             }
             Verdict::WaitBody { next, time, at_least } => {
                 from = next;
-                if wait_for_body(live, at_least, Some(time)).await == Judged::Over {
+                if wait_for_body(live, at_least, time).await == Judged::Over {
                     live.x.txn.last_rule = rules.before(next);
                     return Judged::Over;
                 }
@@ -221,7 +221,7 @@ async fn wait_for_response_body(
     live: &mut Live<'_, '_>,
     ahead: &mut Ahead<'_>,
     at_least: u64,
-    limit: Duration,
+    limit: Option<Duration>,
 ) -> Judged {
     let status = match buffered_body::wait_ahead(live, ahead, at_least, limit).await {
         Waited::Enough => return Judged::GoOn,

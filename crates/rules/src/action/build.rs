@@ -94,6 +94,10 @@ impl<'l> Build<'_, 'l, '_> {
                 return None;
             }
         };
+        if self.word.text.contains('(') && !inside.ends_with(')') {
+            self.error(self.word.span, format!("the parenthesis of '{}' is not closed", self.word.text), None);
+            return None;
+        }
         self.inside = inside.strip_suffix(')').unwrap_or(inside);
         let action = read(self)?;
         if let Some(why) = no_effect {
@@ -191,7 +195,11 @@ impl<'l> Build<'_, 'l, '_> {
     }
 
     pub(crate) fn format_of(&mut self, word: &Word, purpose: Purpose) -> Option<LogFormat> {
-        match self.linker.log_format(&word.text, purpose, self.scope) {
+        let compiled = self.linker.log_format(&word.text, purpose, self.scope);
+        for problem in self.linker.of_no_effect.drain(..) {
+            problem.warn(word.span, &word.text, self.diagnostics);
+        }
+        match compiled {
             Ok(format) => Some(format),
             Err(problem) => {
                 self.problem(word, problem);
@@ -491,7 +499,8 @@ impl<'l> Build<'_, 'l, '_> {
                 "at-least" => {
                     self.words.next();
                     let size = self.next("a size")?;
-                    let Some(bytes) = crate::words::parse_size(size) else {
+                    let bytes = crate::words::parse_size(size).filter(|bytes| u32::try_from(*bytes).is_ok());
+                    let Some(bytes) = bytes else {
                         self.error(size.span, format!("'{}' is not a size", size.text), None);
                         return None;
                     };
@@ -504,7 +513,7 @@ impl<'l> Build<'_, 'l, '_> {
             self.error(self.word.span, "'wait-for-body' needs a 'time'".to_owned(), None);
             return None;
         };
-        Some(Action::WaitForBody { time: Duration::from_millis(ms), at_least })
+        Some(Action::WaitForBody { time: (ms > 0).then(|| Duration::from_millis(ms)), at_least })
     }
 
     /// What the section is in which the rule is written; `None` if that is a defaults section: a rule there may stay although it

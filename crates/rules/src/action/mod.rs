@@ -74,7 +74,7 @@ pub(crate) enum Action {
     Consult(usize),
     ExpectProxy,
     WaitForBody {
-        time: Duration,
+        time: Option<Duration>,
         at_least: u64,
     },
     WaitForHandshake,

@@ -1,10 +1,10 @@
 //! Converters from text to text, or to a part of it.
 
-use super::spec::{ConvSpec, bytes_arg, conv};
+use super::spec::{ConvSpec, bytes_arg, conv, int_arg};
 use crate::{
     keyword::{
         Arg,
-        ArgKind::{Int as Number, NonZero, Regex, Str as Text, Var, Within, Word},
+        ArgKind::{Int as Number, IntOrVar, NonZero, Regex, Str as Text, Var, Within, Word},
         ArgSpec, Args, arg, opt,
     },
     value::{
@@ -40,15 +40,19 @@ pub(super) const TABLE: &[ConvSpec] = &[
     ),
     conv(
         "bytes",
-        &[arg("offset", Number), opt("length", Number)],
+        &[arg("offset", IntOrVar), opt("length", IntOrVar)],
         Bin,
         Bin,
         "Bytes from an offset, at most `length` of them.",
-        |_, value, args| {
+        |ctx, value, args| {
             // A negative number counts as beyond the end of any text: as an offset it leaves nothing, as a length
-            // everything.
-            let offset = usize::try_from(args.int(0)?).unwrap_or(usize::MAX);
-            let len = args.int(1).map_or(usize::MAX, |len| usize::try_from(len).unwrap_or(usize::MAX));
+            // everything. As in HAProxy 3.0, one in a variable leaves nothing.
+            let offset = usize::try_from(int_arg(ctx, args, 0)?).unwrap_or(usize::MAX);
+            let len = match args.get(1) {
+                Some(Arg::Int(len)) => usize::try_from(*len).unwrap_or(usize::MAX),
+                Some(Arg::Var(_)) => usize::try_from(int_arg(ctx, args, 1)?).ok()?,
+                _ => usize::MAX,
+            };
             cut(value, |bytes| {
                 let rest = bytes.get(offset..).unwrap_or_default();
                 &rest[..rest.len().min(len)]

@@ -151,17 +151,41 @@ impl Linker<'_> {
                 (_, given) => self.argument(word, place, spec, given, name.clone(), scope)?,
             });
         }
-        if let Some((_, Type::Addr)) = conv::map_kind(word)
+        if let Some((_, kind @ (Type::Addr | Type::Int))) = conv::map_kind(word)
             && let (Some(default), Some((text, at))) = (args.bytes(1), raw.get(1))
-            && crate::patterns::typed(text.as_bytes(), Type::Addr).is_err()
+            && crate::patterns::typed(text.as_bytes(), kind).is_err()
         {
-            let default = String::from_utf8_lossy(default);
-            return Err(Problem::new(at.clone(), format!("the default '{default}' of '{word}' is not an address")));
+            let (default, what) =
+                (String::from_utf8_lossy(default), if kind == Type::Int { "a number" } else { "an address" });
+            return Err(Problem::new(at.clone(), format!("the default '{default}' of '{word}' is not {what}")));
         }
         while matches!(args.last(), Some(Arg::None)) {
             args.pop();
         }
+        if let Some(message) = at_odds(word, &args) {
+            return Err(Problem::new(name, message));
+        }
         Ok((args, end))
+    }
+}
+
+/// What is wrong with arguments that are valid one by one.
+fn at_odds(word: &str, args: &[Arg]) -> Option<String> {
+    let given = |at: usize| args.get(at).is_some_and(|arg| !matches!(arg, Arg::None));
+    match word {
+        "add_item" if !given(1) && args.bytes(2).is_none_or(<[u8]>::is_empty) => {
+            Some("'add_item' needs a variable or a suffix to add".to_owned())
+        }
+        "be2hex" if args.bytes(0).is_some_and(|separator| !separator.is_empty()) && !given(1) => {
+            Some("'be2hex' needs the size of the chunks between which the separator stands".to_owned())
+        }
+        word if word.ends_with("payload_lv") && args.int(0).is_some_and(|offset| offset < 0) => {
+            Some(format!("'{word}' needs an offset of at least 0"))
+        }
+        word if word.ends_with("payload_lv") && args.int(1).is_some_and(|length| length == 0) => {
+            Some(format!("'{word}' needs a length of at least 1 byte"))
+        }
+        _ => None,
     }
 }
 

@@ -34,7 +34,9 @@ const NUMBERED_METHODS: &[&[u8]] = &[b"OPTIONS", b"GET", b"HEAD", b"POST", b"PUT
 const NAME: &[ArgSpec] = &[opt("name", Text)];
 /// HAProxy counts back at most ten occurrences.
 const FIELD: &[ArgSpec] = &[opt("name", Text), opt("occurrence", Range(-10, i64::MAX))];
-const PARAM: &[ArgSpec] = &[opt("name", Text), opt("delimiter", Text)];
+const PARAM: &[ArgSpec] = &[opt("name", Text), opt("delimiter", Text), opt("flags", ArgKind::Within("i"))];
+/// A parameter of a form in a body; `i` ignores the case of its name.
+const FORM: &[ArgSpec] = &[opt("name", Text), opt("flags", ArgKind::Within("i"))];
 const INDEX: &[ArgSpec] = &[arg("index", Number)];
 const DELIM: &[ArgSpec] = &[opt("delimiter", Text)];
 const LIST: &[ArgSpec] = &[arg("userlist", ArgKind::Userlist)];
@@ -79,9 +81,9 @@ pub(super) const TABLE: &[FetchSpec] = &[
         request(ctx)?;
         int(ctx.input.body().len() as i64)
     }),
-    each("req.body_param", NAME, Bin, REQUEST, "A parameter of a form in the request's body.", |ctx, args, cursor| {
+    each("req.body_param", FORM, Bin, REQUEST, "A parameter of a form in the request's body.", |ctx, args, cursor| {
         request(ctx)?;
-        parameter(ctx.input.body(), args.bytes(0), b'&', cursor).map(Value::bin)
+        parameter(ctx.input.body(), Named::of(args, 1), b'&', cursor).map(Value::bin)
     }),
     one(
         "req.body_size",
@@ -428,16 +430,31 @@ fn parameter_of_query<'c>(ctx: &'c Context<'_>, args: &'c [Arg], cursor: &mut Cu
             &path[at + 1..]
         }
     };
-    parameter(query, args.bytes(0), delimiter.unwrap_or(b'?'), cursor)
+    parameter(query, Named::of(args, 2), delimiter.unwrap_or(b'?'), cursor)
+}
+
+/// Which parameter is looked for.
+struct Named<'a> {
+    /// All, if it is empty.
+    name: &'a [u8],
+    ignore_case: bool,
+}
+
+impl<'a> Named<'a> {
+    /// By the first argument, and that with the flags.
+    fn of(args: &'a [Arg], flags: usize) -> Named<'a> {
+        let ignore_case = args.bytes(flags).is_some_and(|flags| flags.contains(&b'i'));
+        Named { name: args.bytes(0).unwrap_or_default(), ignore_case }
+    }
+
+    fn is(&self, known: &[u8]) -> bool {
+        self.name.is_empty()
+            || if self.ignore_case { self.name.eq_ignore_ascii_case(known) } else { self.name == known }
+    }
 }
 
 /// The first parameter with a name, or one after another when iterating.
-fn parameter<'c>(
-    query: &'c [u8],
-    name: Option<&[u8]>,
-    delimiter: u8,
-    cursor: &mut Cursor,
-) -> Result<&'c [u8], Missing> {
+fn parameter<'c>(query: &'c [u8], named: Named<'_>, delimiter: u8, cursor: &mut Cursor) -> Result<&'c [u8], Missing> {
     let mut rest = query.get(cursor.position..).unwrap_or_default();
     while !rest.is_empty() {
         let end = rest.iter().position(|&b| b == delimiter || matches!(b, b'&' | b';')).unwrap_or(rest.len());
@@ -447,7 +464,7 @@ fn parameter<'c>(
             Some(equals) => (&pair[..equals], &pair[equals + 1..]),
             None => continue,
         };
-        if name.is_none_or(|name| name.is_empty() || name == known) {
+        if named.is(known) {
             cursor.position = query.len() - rest.len();
             cursor.more = cursor.iterating && !rest.is_empty();
             return Ok(value);

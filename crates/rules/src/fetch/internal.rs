@@ -225,9 +225,20 @@ pub(super) const TABLE: &[FetchSpec] = &[
         Ok(Value::string(ctx.txn.unique_id.borrow().clone().ok_or(Missing::Absent)?))
     }),
     one("uptime", &[], Int, ALWAYS, "Seconds since the process started.", |ctx, _| int((ctx.now.mono / 1_000) as i64)),
-    one("uuid", &[opt("version", ArgKind::Range(4, 4))], Str, ALWAYS, "A random UUID (version 4).", |ctx, _| {
-        Ok(Value::string(uuid(ctx.world.random(), ctx.world.random())))
-    })
+    one(
+        "uuid",
+        &[opt("version", ArgKind::OneOf(&["4", "7"]))],
+        Str,
+        ALWAYS,
+        "A UUID: random (version 4), or with the time in front (version 7).",
+        |ctx, args| {
+            let (high, low) = (ctx.world.random(), ctx.world.random());
+            Ok(Value::string(match args.word(0) {
+                Some(1) => uuid(7, ((ctx.now.unix_us / 1_000) << 16) | (high & 0xffff), low),
+                _ => uuid(4, high, low),
+            }))
+        },
+    )
     .changing(while_waiting),
     one(
         "var",
@@ -274,11 +285,12 @@ fn server(ctx: &Context<'_>, args: &[Arg]) -> Result<ServerLoad, Missing> {
 }
 
 /// RFC 9562, section 5.4.
-fn uuid(high: u64, low: u64) -> Vec<u8> {
+/// A UUID (RFC 9562) of that version, with the other bits of its two halves.
+fn uuid(version: u8, high: u64, low: u64) -> Vec<u8> {
     let mut out = Vec::with_capacity(36);
     let written = write!(
         out,
-        "{:08x}-{:04x}-4{:03x}-{:04x}-{:012x}",
+        "{:08x}-{:04x}-{version}{:03x}-{:04x}-{:012x}",
         high >> 32,
         high >> 16 & 0xffff,
         high & 0xfff,

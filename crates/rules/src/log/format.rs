@@ -197,7 +197,7 @@ impl Linker<'_> {
                         let Some(len) = text[at..].find('}') else {
                             return Err(Problem::new(at..text.len(), "'%{' needs a closing '}'"));
                         };
-                        flags.change(&text[at + 1..at + len], at + 1)?;
+                        flags.change(&text[at + 1..at + len], at + 1, &mut self.of_no_effect)?;
                         at += len + 1;
                     }
                     if bytes.get(at) == Some(&b'[') {
@@ -297,25 +297,31 @@ fn unknown(name: &str, at: std::ops::Range<usize>) -> Problem {
 }
 
 impl Flags {
-    /// Parses flags such as `+Q,-E`.
-    fn change(&mut self, list: &str, at: usize) -> Result<(), Problem> {
+    /// Parses flags such as `+Q,-E`. As in HAProxy, a flag is what follows its last sign, and an unknown one changes nothing.
+    /// Those go to `of_no_effect`.
+    fn change(&mut self, list: &str, at: usize, of_no_effect: &mut Vec<Problem>) -> Result<(), Problem> {
         for flag in list.split(',').map(str::trim) {
-            let (on, name) = match flag.as_bytes() {
-                [b'-' | b'+'] => continue,
-                [b'-', ..] => (false, &flag[1..]),
-                [b'+', ..] => (true, &flag[1..]),
-                // A flag without a sign changes nothing.
-                _ => continue,
-            };
-            match name {
+            // A flag without a sign changes nothing.
+            let Some(sign) = flag.rfind(['+', '-']) else { continue };
+            let on = flag[sign..].starts_with('+');
+            match &flag[sign + 1..] {
                 "Q" => self.quote = on,
                 "E" => self.escape = on,
                 "X" => self.hexadecimal = on,
                 "M" => self.mandatory = on,
-                other => {
-                    return Err(Problem::new(at..at + list.len(), format!("unknown log-format flag '{other}'"))
-                        .hint("the flags are Q (quote), E (escape) and X (hexadecimal)".to_owned()));
+                // Flags of HAProxy 3.0 that would change the whole line.
+                encoding @ ("json" | "cbor" | "bin") => {
+                    return Err(Problem::new(
+                        at..at + list.len(),
+                        format!("lines are not encoded as '{encoding}' here"),
+                    )
+                    .hint("write the fields of the JSON object in the format".to_owned()));
                 }
+                "" => {}
+                other => of_no_effect.push(
+                    Problem::new(at..at + list.len(), format!("'{other}' is no flag of log formats and has no effect"))
+                        .hint("the flags are Q (quote), E (escape) and X (hexadecimal)".to_owned()),
+                ),
             }
         }
         Ok(())

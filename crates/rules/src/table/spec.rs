@@ -200,17 +200,27 @@ const ARRAYS: &[(Data, &[Data])] = &[
 /// Parses `gpc0,conn_rate(10s),gpc_rate(2,1m)`. Returns what is stored already.
 fn store<'l>(schema: &mut Schema, list: &'l str) -> Result<Vec<&'l str>, (String, Option<String>)> {
     let mut repeated = Vec::new();
-    for item in split_items(list) {
+    // As in HAProxy, a comma may end the list.
+    for item in split_items(list.strip_suffix(',').unwrap_or(list)) {
         let (name, args) = match item.split_once('(') {
-            Some((name, args)) => (name, args.strip_suffix(')').unwrap_or(args)),
-            None => (item, ""),
+            Some((name, args)) => match args.strip_suffix(')') {
+                Some(args) => (name, Some(args)),
+                None => return Err((format!("the parenthesis behind '{name}' is not closed"), None)),
+            },
+            None => (item, None),
         };
+        // HAProxy's older name.
+        let name = if name == "server_name" { "server_key" } else { name };
         let Some(data) = Data::ALL.iter().copied().find(|data| data.name() == name) else {
             return Err((
                 format!("a stick table cannot store '{name}'"),
                 hint::nearest(name, Data::ALL.iter().map(|data| data.name())),
             ));
         };
+        if let (DataKind::Count, Some(args)) = (data.kind(), args) {
+            return Err((format!("'{name}' takes nothing in parentheses, but '{args}' stands there"), None));
+        }
+        let args = args.unwrap_or_default();
         let (len, period) = match data.kind() {
             DataKind::Count => ("1", None),
             DataKind::Rate => ("1", Some(args)),
@@ -242,7 +252,6 @@ fn split_items(list: &str) -> impl Iterator<Item = &str> {
         depth += i32::from(c == '(') - i32::from(c == ')');
         c == ',' && depth == 0
     })
-    .filter(|item| !item.is_empty())
 }
 
 #[cfg(test)]
