@@ -134,6 +134,7 @@ show ssl sni
 show startup-logs
 show stat
 show table
+show taps
 show tasks
 show threads
 show tls-keys

@@ -19,6 +19,7 @@ pub mod metrics;
 pub mod page;
 pub mod prometheus;
 mod service;
+mod taps;
 pub mod value;
 
 pub use service::{Exporter, Stats};

@@ -4,6 +4,7 @@ use crate::columns::COLUMNS;
 use crate::engine;
 use crate::metrics::METRICS;
 use crate::page::decode;
+use crate::taps;
 use penstock_proxy::{
     Forgeries,
     resolving::{COUNTS, Section},
@@ -136,6 +137,7 @@ pub fn render(
         process(&mut out, &snapshot.process, version);
         engine::render(&mut out, &snapshot.engine);
         forgeries(&mut out, snapshot.forgeries);
+        taps::render(&mut out, &snapshot.taps);
     }
     for (kind, letter, wanted) in [
         (Kind::Frontend, 'F', scope.frontends),

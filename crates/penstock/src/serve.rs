@@ -154,6 +154,15 @@ fn start(
     let silence = silence.map_err(|e| format!("cannot open /dev/null: {e}"))?;
     runtime.set_memory_gauge(limits::memory(flags.memory_mib)?);
     accounts::give_up_privileges(&config.global)?;
+    let unwritable = runtime.open_taps();
+    if !unwritable.is_empty() {
+        let mut found = Diagnostics::default();
+        for (place, why) in unwritable {
+            found.error(place, why);
+        }
+        configuration::accepted(config, &found, flags);
+        return Ok(ExitCode::FAILURE.into());
+    }
     let copies = heritage::copies(&listeners, config, &reporter);
     let copies = copies.map_err(|e| format!("cannot copy the listening sockets: {e}"))?;
     let stats = std::mem::take(&mut listeners.stats);

@@ -2,7 +2,7 @@
 //! servers, responses before they go to their clients.
 //!
 //! `request` and `response` walk the chain, `ask` holds the conversation with one service, `original` is the message's
-//! body meanwhile, `replay` gives it to whoever it goes to, and `verdict` notes what was said.
+//! body meanwhile, `replay` gives it to whoever it goes to, and `verdict` notes what was said. `taps` has copies made.
 
 mod apply;
 mod ask;
@@ -12,6 +12,7 @@ mod place;
 mod replay;
 mod request;
 mod response;
+pub(crate) mod taps;
 mod verdict;
 
 pub(crate) use described::Described;

@@ -24,6 +24,7 @@ mod rules;
 pub mod server;
 mod servers;
 mod spoe;
+mod tap;
 mod tcp;
 mod worker;
 
@@ -56,4 +57,5 @@ pub use process::{
     slow_work::AsideReport,
 };
 pub use servers::resolve::counts as resolving;
+pub use tap::taps::{TapState, TapView, Taps};
 pub use worker::roster::SessionView;

@@ -14,6 +14,7 @@ use crate::{
     },
     http1::{client_side::Http1Client, connection},
     http2,
+    inspect::taps,
     observe::counters::InUse,
     route::{
         content::{self, Connected},
@@ -25,9 +26,11 @@ use crate::{
     },
     server::Slot,
     spoe,
+    tap::Copying,
     tcp::raw::Raw,
     worker::{present::Present, state::Worker, turn},
 };
+use penstock_capture::Speaker;
 use penstock_config::model::{Proxy, ProxyId, SpoeEvent};
 use penstock_http::Version;
 use penstock_rules::{Buffered, By, During, Termination, Verdict};
@@ -177,6 +180,9 @@ async fn transfer(
     let (mut up, mut down) = (Flow::default().streaming(), Flow::default().streaming());
     let mut silent = None;
     up.throttle(Throttle::of(&x.txn, false, worker));
+    taps::copy_connection(conn, x);
+    up.copy(Copying::stream(&x.inspected.copied, Speaker::Client));
+    down.copy(Copying::stream(&x.inspected.copied, Speaker::Server));
     let mut is_down_limited = false;
     let mut inspection = Inspection::new(worker, slot.backend().proxy);
     let mut shut_down = pin!(slot.server().shut_down());

@@ -8,8 +8,8 @@ use crate::{
     words::Words,
 };
 use penstock_config::{
-    Diagnostics,
-    model::{ChainStep, ProxyId, ServiceChain},
+    Config, Diagnostics,
+    model::{ChainStep, ProxyId, ServiceChain, ServiceMode},
 };
 use std::sync::Arc;
 
@@ -31,6 +31,8 @@ pub struct ChainLink {
     pub condition: Condition,
     /// Whether the condition looks at the response: then it is evaluated on that, and the service does not see the request.
     pub on_response: bool,
+    /// Whether the service gets a copy, and inspects nothing.
+    pub is_tap: bool,
 }
 
 impl Compiler<'_> {
@@ -43,8 +45,27 @@ impl Compiler<'_> {
 }
 
 fn compile(chain: &ServiceChain, linker: &mut Linker<'_>, diagnostics: &mut Diagnostics) -> Chain {
+    let mut tap = None;
+    for step in &chain.steps {
+        let is_tap = mode_of(linker.config, step) == Some(ServiceMode::Tap);
+        if let (false, Some(tap)) = (is_tap, tap) {
+            diagnostics
+                .error(
+                    step.service.span,
+                    format!("'{}' comes after '{tap}', which copies what leaves the chain", step.service.text),
+                )
+                .hint("write the services in mode tap last");
+        }
+        tap = tap.or(is_tap.then_some(step.service.text.as_str()));
+    }
     let steps = chain.steps.iter().filter_map(|step| compile_step(step, linker, diagnostics)).collect();
     Chain { name: chain.name.as_str().into(), steps }
+}
+
+/// The mode of a step's service.
+fn mode_of(config: &Config, step: &ChainStep) -> Option<ServiceMode> {
+    let mut services = config.proxies.iter().filter(|proxy| proxy.name == step.service.text);
+    services.find_map(|proxy| proxy.service.as_ref())?.mode
 }
 
 fn compile_step(step: &ChainStep, linker: &mut Linker<'_>, diagnostics: &mut Diagnostics) -> Option<ChainLink> {
@@ -56,7 +77,17 @@ fn compile_step(step: &ChainStep, linker: &mut Linker<'_>, diagnostics: &mut Dia
     linker.line = span;
     let scope = Scope { proxy: None, place: Places::ALWAYS };
     let condition = linker.condition(&mut Words::new(&step.condition), &mut Acls::default(), scope, diagnostics)?;
+    let is_tap = mode_of(config, step) == Some(ServiceMode::Tap);
     let on_response = !condition.is_known_at(Places::REQUEST);
+    if on_response && is_tap {
+        diagnostics
+            .error(
+                span,
+                format!("this condition looks at the response, but the copy for '{}' begins before", step.service.text),
+            )
+            .hint("use what is known of the request");
+        return None;
+    }
     if on_response {
         let inspects_responses = proxy.service.as_ref().is_some_and(|service| service.respmod.is_some());
         if !condition.is_known_at(Places::RESPONSE) {
@@ -75,5 +106,5 @@ fn compile_step(step: &ChainStep, linker: &mut Linker<'_>, diagnostics: &mut Dia
             return None;
         }
     }
-    Some(ChainLink { service, condition, on_response })
+    Some(ChainLink { service, condition, on_response, is_tap })
 }

@@ -1,6 +1,6 @@
 //! Commands that show the inside of the process: workers, descriptors, libraries, name servers, the crypto engine, variables.
 
-use super::{Answer, Executor, Piece, caches, events, peers};
+use super::{Answer, Executor, Piece, caches, events, peers, taps};
 use penstock_config::{Line, Span, Word};
 use penstock_control::Inside;
 use penstock_engine::{Class, ClassCounters};
@@ -23,6 +23,7 @@ impl Executor {
             Inside::Peers { section, dictionary, json } => peers::show(&self.handle, section, dictionary, json),
             Inside::Resolvers { name, json } => resolvers(&self.handle, name.as_deref(), json),
             Inside::Engine { json } => Answer::data(engine(&self.handle, json)),
+            Inside::Taps { json } => Answer::data(taps::show(&self.handle, json)),
             Inside::Line { json } => Answer::data(line(&self.handle, json)),
             Inside::StartupLogs { json: true } => {
                 Answer::data(format!("{}\n", json!(self.facts.startup_log.lines().collect::<Vec<_>>())))

@@ -19,6 +19,7 @@ mod servers;
 mod sessions;
 mod stat;
 mod tables;
+mod taps;
 
 pub use answer::{Answer, Piece};
 pub use patterns::list_named;

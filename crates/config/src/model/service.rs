@@ -1,6 +1,7 @@
 //! `service` and `service-chain`: who inspects messages, and in which order.
 
-use crate::span::{Line, Span, Word};
+use crate::span::{Line, Span, Spanned, Word};
+use std::{net::SocketAddr, path::PathBuf};
 
 /// What distinguishes a `service` section from a backend.
 #[derive(Clone, Debug)]
@@ -19,6 +20,32 @@ pub struct Service {
     pub too_long: Fate,
     /// The status of a response that says that a message was denied.
     pub deny_status: u16,
+    /// `tap`: where a copy of the traffic goes.
+    pub tap: Option<Spanned<TapTarget>>,
+    /// `tap-buffer`: the most bytes of the copy that wait for its reader.
+    pub tap_buffer: u64,
+    /// `tap-port`: the server's port in the copy, in place of the one that the client connected to.
+    pub tap_port: Option<u16>,
+}
+
+/// Where a copy of the traffic goes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TapTarget {
+    /// `file`: files in pcapng, named by their beginning.
+    File {
+        /// The path, into whose name the time is written.
+        path: PathBuf,
+        /// `rotate`: the size at which the next file begins.
+        rotate: u64,
+        /// `keep`: how many files are kept.
+        keep: u32,
+    },
+    /// `fifo`: a named pipe, read as pcapng.
+    Fifo(PathBuf),
+    /// `pcap-over-ip connect`: a reader that is connected to, and sent pcap.
+    Connect(SocketAddr),
+    /// `pcap-over-ip listen`: an address that a reader connects to, to be sent pcap.
+    Listen(SocketAddr),
 }
 
 impl Default for Service {
@@ -31,6 +58,9 @@ impl Default for Service {
             max_body: 1 << 20,
             too_long: Fate::Deny,
             deny_status: 503,
+            tap: None,
+            tap_buffer: 4 << 20,
+            tap_port: None,
         }
     }
 }
@@ -40,6 +70,8 @@ impl Default for Service {
 pub enum ServiceMode {
     /// ICAP (RFC 3507).
     Icap,
+    /// A copy of the traffic, as packets.
+    Tap,
 }
 
 /// What becomes of a message that a service did not inspect.

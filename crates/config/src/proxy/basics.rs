@@ -24,8 +24,9 @@ pub(super) const KEYWORDS: &[Entry] = &[
         if d.proxy.service.is_some() {
             return service::mode(d, a);
         }
-        if let Some(word) = a.peek().filter(|word| word.text == "icap") {
-            return a.wrong(word, "mode 'icap' is a mode of services", "write it into a section 'service NAME'");
+        if let Some(word) = a.peek().filter(|word| matches!(word.text.as_str(), "icap" | "tap")) {
+            let message = format!("mode '{}' is a mode of services", word.text);
+            return a.wrong(word, message, "write it into a section 'service NAME'");
         }
         // HAProxy 3.1 lets only agents be reached by such a backend.
         if d.section() == "backend" && a.take_if("spop") {

@@ -4,11 +4,11 @@ use super::draft::Draft;
 use crate::{
     args::{Args, Parsed, Reported},
     keyword::{Keyword, ONE, Places, between},
-    model::{CheckKind, Fate, Mode, Proxy, Service, ServiceMode},
-    span::{Line, Span, Word},
+    model::{CheckKind, Fate, Mode, Proxy, Service, ServiceMode, TapTarget},
+    span::{Line, Span, Spanned, Word},
     surroundings::Surroundings,
 };
-use std::sync::Arc;
+use std::{net::SocketAddr, sync::Arc};
 
 type Entry = Keyword<Draft>;
 
@@ -42,7 +42,23 @@ pub(super) const KEYWORDS: &[Entry] = &[
         },
     )
     .at(Places::SERVICE),
+    Entry::new("tap", between(2, 6), "Where a copy of the traffic goes, as packets", tap).at(Places::SERVICE),
+    Entry::new("tap-buffer", ONE, "Most bytes of the copy that wait for its reader", |d, a| {
+        of(d).tap_buffer = a.size("a size", 64 << 10..=1 << 40)?;
+        Ok(())
+    })
+    .at(Places::SERVICE),
+    Entry::new("tap-port", ONE, "The server's port in the copy", |d, a| {
+        of(d).tap_port = Some(a.number("a port", 1..=u16::MAX)?);
+        Ok(())
+    })
+    .at(Places::SERVICE),
 ];
+
+/// The words of a tap.
+const OF_TAPS: &[&str] = &["tap", "tap-buffer", "tap-port"];
+/// The other words that a tap may have.
+const ALSO_OF_TAPS: &[&str] = &["mode", "description", "id"];
 
 /// The words that services have in common with backends.
 const SHARED: &[&str] = &[
@@ -90,11 +106,62 @@ fn path(draft: &mut Draft, args: &mut Args<'_>, field: fn(&mut Service) -> &mut 
 
 /// `mode` of a service.
 pub(super) fn mode(draft: &mut Draft, args: &mut Args<'_>) -> Parsed {
-    if let Some(word) = args.peek().filter(|word| matches!(word.text.as_str(), "http" | "tcp" | "tap" | "spop")) {
-        return args.wrong(word, format!("services in mode '{}' are not supported", word.text), "expected 'icap'");
+    if let Some(word) = args.peek().filter(|word| matches!(word.text.as_str(), "http" | "tcp" | "spop")) {
+        let message = format!("services in mode '{}' are not supported", word.text);
+        return args.wrong(word, message, "expected 'icap' or 'tap'");
     }
-    of(draft).mode = Some(args.choice("the mode of a service", &[("icap", ServiceMode::Icap)])?);
+    let modes = [("icap", ServiceMode::Icap), ("tap", ServiceMode::Tap)];
+    of(draft).mode = Some(args.choice("the mode of a service", &modes)?);
     Ok(())
+}
+
+/// Where a tap's file begins anew, and how many are kept, unless its line says so.
+const ROTATE: u64 = 100 << 20;
+const KEEP: u32 = 10;
+
+/// `tap` of a service.
+fn tap(draft: &mut Draft, args: &mut Args<'_>) -> Parsed {
+    args.only_once(of(draft).tap.is_some())?;
+    let kind = args.word("'file', 'fifo' or 'pcap-over-ip'")?;
+    let (to, span) = match kind.text.as_str() {
+        "file" => {
+            let path = args.path("a path")?;
+            if path.value.file_name().is_none() {
+                args.error("the path has no file name").hint("for instance /var/lib/penstock/copy.pcapng");
+                return Err(Reported);
+            }
+            let (mut rotate, mut keep) = (ROTATE, KEEP);
+            while args.peek().is_some() {
+                if args.take_if("rotate") {
+                    rotate = args.size("a size", 64 << 10..=1 << 40)?;
+                } else if args.take_if("keep") {
+                    keep = args.number("a number of files", 1..=10_000u32)?;
+                } else {
+                    args.unexpected(&["rotate", "keep"])?;
+                }
+            }
+            (TapTarget::File { path: path.value, rotate, keep }, path.span)
+        }
+        "fifo" => {
+            let path = args.path("a path")?;
+            (TapTarget::Fifo(path.value), path.span)
+        }
+        "pcap-over-ip" => {
+            let listens = args.choice("who connects", &[("connect", false), ("listen", true)])?;
+            let word = args.word("an address and a port")?;
+            let Ok(address) = word.text.parse::<SocketAddr>() else {
+                let message = format!("'{}' is not an address with a port", word.text);
+                return args.wrong(word, message, "for instance 127.0.0.1:57012, or [::1]:57012");
+            };
+            (if listens { TapTarget::Listen(address) } else { TapTarget::Connect(address) }, word.span)
+        }
+        other => {
+            let message = format!("a tap cannot write to '{other}'");
+            return args.wrong(kind, message, "expected 'file', 'fifo' or 'pcap-over-ip'");
+        }
+    };
+    of(draft).tap = Some(Spanned { value: to, span });
+    args.unexpected(&[])
 }
 
 /// Begins a service with what the defaults say of timeouts and servers; the rest of them is about proxies.
@@ -115,6 +182,25 @@ pub(crate) fn begin(name: String, base: Option<&Draft>, span: Span) -> Draft {
 
 /// Checks a service at the end of its section, and derives from its words what a backend would be told.
 pub(crate) fn finish(draft: &mut Draft, around: &mut Surroundings) -> Parsed {
+    let service = draft.proxy.service.as_ref().expect("only services come here");
+    let mode = service.mode;
+    let fits = |name: &str| match mode {
+        None => true,
+        Some(ServiceMode::Icap) => !OF_TAPS.contains(&name),
+        Some(ServiceMode::Tap) => OF_TAPS.contains(&name) || ALSO_OF_TAPS.contains(&name),
+    };
+    let mut misplaced: Vec<_> = draft.seen.iter().filter(|(name, _)| !fits(name)).collect();
+    misplaced.sort_by_key(|(_, span)| span.line);
+    if let Some((name, span)) = misplaced.first() {
+        let (mode, hint) = match mode {
+            Some(ServiceMode::Tap) => {
+                ("tap", "a tap copies traffic and answers nothing: it has 'tap', 'tap-buffer' and 'tap-port'")
+            }
+            _ => ("icap", "write it into a service in mode tap"),
+        };
+        around.diagnostics.error(**span, format!("'{name}' has no effect in a service in mode {mode}")).hint(hint);
+        return Err(Reported);
+    }
     let proxy = &mut draft.proxy;
     let name = &proxy.name;
     let service = proxy.service.as_ref().expect("only services come here");
@@ -123,7 +209,14 @@ pub(crate) fn finish(draft: &mut Draft, around: &mut Surroundings) -> Parsed {
         Err(Reported)
     };
     if service.mode.is_none() {
-        return missing(around, "mode", "add 'mode icap'");
+        return missing(around, "mode", "add 'mode icap' or 'mode tap'");
+    }
+    if service.mode == Some(ServiceMode::Tap) {
+        if service.tap.is_none() {
+            return missing(around, "'tap'", "add for instance 'tap file /var/lib/penstock/copy.pcapng'");
+        }
+        proxy.mode = Mode::Tcp;
+        return Ok(());
     }
     let Some(path) = service.reqmod.as_ref().or(service.respmod.as_ref()) else {
         return missing(

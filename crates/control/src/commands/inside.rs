@@ -69,6 +69,11 @@ pub enum Inside {
         /// Whether the answer is JSON.
         json: bool,
     },
+    /// Shows where copies of the traffic go, and what is missing in them.
+    Taps {
+        /// Whether the answer is JSON.
+        json: bool,
+    },
     /// Shows the messages of the process's start.
     StartupLogs {
         /// Whether the answer is JSON.
@@ -183,6 +188,10 @@ pub(crate) const ENTRIES: &[Entry<Inside>] = &[
     ),
     Entry::new("show startup-logs", "show startup-logs", "report logs emitted during startup", |args| {
         Ok(Inside::StartupLogs { json: args.take("json") })
+    })
+    .level(Level::Operator),
+    Entry::new("show taps", "show taps", "show where copies of the traffic go, and what is missing in them", |args| {
+        Ok(Inside::Taps { json: args.take("json") })
     })
     .level(Level::Operator),
     Entry::new("show tasks", "show tasks", "show running tasks", |args| Ok(Inside::Tasks { json: args.take("json") })),

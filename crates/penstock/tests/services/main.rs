@@ -326,7 +326,7 @@ fn what_cannot_work_is_refused_at_start() {
         ("service av\n  mode icap\n  reqmod /av\n", 1, "service 'av' has no server"),
         ("service av\n  mode icap\n  server s 127.0.0.1:1344\n", 1, "service 'av' has no 'reqmod' or 'respmod'"),
         ("service av\n  reqmod /av\n  server s 127.0.0.1:1344\n", 1, "service 'av' has no mode"),
-        ("service av\n  mode tap\n", 2, "services in mode 'tap' are not supported"),
+        ("service av\n  mode spop\n", 2, "services in mode 'spop' are not supported"),
         ("service av\n  mode icap\n  reqmod av\n", 3, "'av' is not the path of a service"),
         ("service av\n  mode icap\n  on-failure ignore\n", 3, "'ignore' is not what becomes of the message"),
         ("service av\n  mode icap\n  on-failure deny status 200\n", 3, "200"),

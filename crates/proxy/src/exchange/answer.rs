@@ -16,10 +16,12 @@ use super::{
 };
 use crate::{
     exchange::live::Live,
-    inspect,
+    inspect::{self, taps},
     route::{self, cookie},
     server::Server,
+    tap::Copying,
 };
+use penstock_capture::Speaker;
 use penstock_config::model::Proxy;
 use penstock_http::Framing;
 use std::future::poll_fn;
@@ -68,6 +70,7 @@ pub(super) async fn answer(live: &mut Live<'_, '_>, response: Answer<'_>) -> Res
     let (framing, encoding) = compress::begin(live.conn, live.x, framing);
     let reads_on = !request.done && live.client.reads_on();
     let last = by_rule || headers::closes(live.conn) || !(request.done || reads_on);
+    taps::copy_response(live, framing);
     live.client.respond(&mut live.x.response, framing, last && framing != Framing::Tunnel);
     live.x.responded = true;
     live.x.txn.status = Some(live.x.response.status());
@@ -80,7 +83,7 @@ pub(super) async fn answer(live: &mut Live<'_, '_>, response: Answer<'_>) -> Res
     finish::as_soon_as(live);
     let mut response = Flow::new();
     response.throttle(Throttle::of(&live.x.txn, true, worker));
-    if live.x.txn.inspection.is_some() {
+    if taps::may_change(live.conn, live.x) {
         response.drop_trailers();
     }
     let mut storing = caching::storing(live.x);
@@ -107,6 +110,7 @@ pub(super) async fn answer(live: &mut Live<'_, '_>, response: Answer<'_>) -> Res
             response.replay(replay);
         }
     }
+    response.copy(Copying::body(&live.x.inspected.copied, Speaker::Server));
     let result = poll_fn(|cx| {
         let polled = poll_body(cx, live, upstream, &mut request, &mut response, &mut patience, &mut storing);
         // Kept up to date, since the server's sessions may be ended at any moment.

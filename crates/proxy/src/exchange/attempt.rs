@@ -22,6 +22,7 @@ use crate::{
         server_side::Http2Server,
         websocket,
     },
+    inspect::taps,
     log::debug,
     observe::{
         counters::InUse,
@@ -32,6 +33,7 @@ use crate::{
     server::{Seen, Server, Slot},
     servers::{key::key_of, pool::Returned},
     spoe,
+    tap::Copying,
     worker::{
         pulse::{Stage, Who},
         state::Worker,
@@ -43,6 +45,7 @@ use penstock_backends::{
     retry::{Reason, may_repeat_body, retries_on, retries_on_status},
     reuse::{Claim, Key, may_go_on},
 };
+use penstock_capture::Speaker;
 use penstock_config::model::{HttpReuse, Proxy};
 use penstock_http::{Framing, Limits};
 use penstock_rules::{By, During, ServerConnFacts, StreamFacts, Termination};
@@ -127,6 +130,7 @@ pub(super) async fn attempt(
     let mut upstream = Http1Server::new(stream, tally, worker, limits, proxy);
     let may_keep = headers::to_server(live.conn, live.x, proxy, server);
     let framing = live.x.sent_framing(live.client);
+    taps::copy_request(live, framing);
     upstream.request(&mut live.x.request, framing);
     live.x.txn.server_stream = StreamFacts { id: uses, reset: None };
     let result = forward(live, &mut upstream, server, proxy, again).await;
@@ -193,6 +197,7 @@ pub(super) async fn multiplexed(
     let mut upstream = Http2Server::new(mux.clone(), live.conn.own.session(), limits);
     headers::to_server(live.conn, live.x, proxy, slot.server());
     let framing = live.x.sent_framing(live.client);
+    taps::copy_request(live, framing);
     upstream.request(&mut live.x.request, framing);
     let authenticated = live.conn.own.authenticates();
     let result = forward(live, &mut upstream, slot.server(), proxy, again).await;
@@ -233,7 +238,7 @@ pub(super) async fn forward(
     let mut patience = Patience::new(live.conn, live.x, proxy);
     let mut request = Flow::new();
     request.throttle(Throttle::of(&live.x.txn, false, worker));
-    let is_inspected = live.x.txn.inspection.is_some();
+    let is_inspected = taps::may_change(live.conn, live.x);
     if is_inspected {
         request.drop_trailers();
     }
@@ -245,6 +250,7 @@ pub(super) async fn forward(
     } else if live.x.request_framing(live.client) == Framing::None {
         request.preload(None, true);
     }
+    request.copy(Copying::body(&live.x.inspected.copied, Speaker::Client));
     if live.x.request_framing(live.client) != Framing::None && may_repeat_body(proxy) && !live.x.txn.no_retry {
         request.keep(buffers.size());
     }

@@ -9,6 +9,7 @@ use super::{
 use crate::{
     inspect::{Replay, Replayed},
     process::memory::NoMemory,
+    tap::Copying,
     worker::{
         buffer::{Buffer, Buffers},
         turn,
@@ -43,7 +44,9 @@ pub(crate) struct Flow {
     /// Whether its end is no message's, and not sent as bytes.
     is_stream: bool,
     /// The body as read so far, to be sent again to another server.
-    kept: Option<Beginning>,
+    kept: Option<Box<Beginning>>,
+    /// Whoever gets a copy of what is read.
+    copying: Option<Box<Copying>>,
     /// What comes before the source's own bytes, or in their place.
     replay: Option<Replay>,
     /// Trailers of the source are not sent.
@@ -115,7 +118,7 @@ impl Flow {
     }
     /// Keeps a copy of the body, as long as it has no more than `limit` bytes.
     pub fn keep(&mut self, limit: usize) {
-        self.kept = Some(Beginning { bytes: Vec::new(), limit });
+        self.kept = Some(Box::new(Beginning { bytes: Vec::new(), limit }));
         if let Some(buffer) = &self.buffer {
             remember(&mut self.kept, buffer.data());
         }
@@ -194,6 +197,12 @@ impl Flow {
                     Poll::Ready(Err(fault)) => return Poll::Ready(Err(Broken::Source(fault))),
                 }
                 remember(&mut self.kept, buffer.data());
+                if let Some(copying) = &self.copying {
+                    copying.data(buffer.data());
+                    if self.read {
+                        copying.end(source.trailers().filter(|_| !self.drops_trailers));
+                    }
+                }
             }
             let (full, had) = (buffer.is_full(), buffer.len());
             let end = self.read.then(|| End { trailers: source.trailers().filter(|_| !self.drops_trailers) });
@@ -247,6 +256,16 @@ impl Flow {
     pub fn replay(&mut self, replay: Replay) {
         self.replay = Some(replay);
     }
+    /// Has a copy made of what is read, and of what was read in advance.
+    pub fn copy(&mut self, copying: Option<Box<Copying>>) {
+        if let Some(copying) = &copying {
+            copying.data(self.buffer.as_ref().map_or(&[], Buffer::data));
+            if self.read {
+                copying.end(None);
+            }
+        }
+        self.copying = copying;
+    }
     /// Compresses what is read from now on.
     pub fn encode(&mut self, encoding: Option<Box<Encoding>>) {
         self.encoding = encoding;
@@ -268,10 +287,10 @@ impl Flow {
 }
 
 /// Adds bytes to the kept copy; drops the copy once it exceeds its limit.
-fn remember(kept: &mut Option<Beginning>, read: &[u8]) {
-    if let Some(Beginning { bytes, limit }) = kept {
-        if bytes.len() + read.len() <= *limit {
-            bytes.extend_from_slice(read);
+fn remember(kept: &mut Option<Box<Beginning>>, read: &[u8]) {
+    if let Some(beginning) = kept {
+        if beginning.bytes.len() + read.len() <= beginning.limit {
+            beginning.bytes.extend_from_slice(read);
         } else {
             *kept = None;
         }

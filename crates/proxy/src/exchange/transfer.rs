@@ -14,9 +14,11 @@ use crate::{
     exchange::live::Live,
     process::memory::NoMemory,
     server::Server,
+    tap::Copying,
     worker::buffer::Buffer,
 };
 use penstock_cache::Storing;
+use penstock_capture::Speaker;
 use penstock_config::model::Proxy;
 use penstock_rules::{By, During, Termination};
 use std::{
@@ -169,6 +171,8 @@ pub(super) async fn tunnel(
     let (mut up, mut down) = (Flow::new().streaming(), Flow::new().streaming());
     up.throttle(Throttle::of(&live.x.txn, false, live.worker));
     down.throttle(Throttle::of(&live.x.txn, true, live.worker));
+    up.copy(Copying::stream(&live.x.inspected.copied, Speaker::Client));
+    down.copy(Copying::stream(&live.x.inspected.copied, Speaker::Server));
     let limit = live.x.txn.timeout_tunnel_ms.map(Duration::from_millis).or(proxy.timeouts.tunnel);
     let mut patience = Patience::new(live.conn, live.x, proxy);
     if limit.is_some() {

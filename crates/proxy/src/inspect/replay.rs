@@ -3,6 +3,7 @@
 use crate::{
     exchange::ends::{Body, Fault, Source},
     process::memory::Loan,
+    tap::Copied,
     worker::buffer::Buffer,
 };
 use penstock_http::{Fields, Framing};
@@ -22,6 +23,8 @@ pub(crate) struct Inspected {
     pub request_framing: Option<Framing>,
     /// The response's body, unless it fits in a buffer.
     pub response: Option<Replay>,
+    /// The copy that is made of what passes.
+    pub copied: Option<Rc<Copied>>,
 }
 
 impl Inspected {

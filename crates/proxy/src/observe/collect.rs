@@ -45,7 +45,8 @@ impl Handle {
             books.complete(&mut rows, &mut counted);
         }
         let process = process(self, &rows, counted);
-        Snapshot { process, rows, engine: shared.engines.sum(), forgeries: shared.certificates.forgeries() }
+        let (engine, forgeries) = (shared.engines.sum(), shared.certificates.forgeries());
+        Snapshot { process, rows, engine, forgeries, taps: shared.taps.view() }
     }
 }
 

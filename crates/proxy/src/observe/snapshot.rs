@@ -2,6 +2,7 @@
 
 use super::{counters::Totals, engine::Report};
 use crate::server::{Check, ServerRef, Status};
+use crate::tap::taps::TapView;
 use penstock_config::model::ProxyId;
 use penstock_tls::Forgeries;
 use std::time::Duration;
@@ -17,6 +18,8 @@ pub struct Snapshot {
     pub engine: Report,
     /// The certificates made for clients (`generate-certificates`).
     pub forgeries: Forgeries,
+    /// The copies of the traffic (`mode tap`).
+    pub taps: Vec<TapView>,
 }
 
 /// Figures of the process.

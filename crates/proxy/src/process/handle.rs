@@ -213,6 +213,7 @@ impl Handle {
             let _ = thread.join();
         }
         self.shared().programs.end();
+        self.shared().taps.end();
         self.end_logs();
     }
     /// Waits like [`Handle::wait`], but at most `limit`; returns whether all workers have ended.
@@ -230,6 +231,7 @@ impl Handle {
     /// Enters a state and tells the workers; returns the state before.
     fn tell(&self, state: u8, message: impl Fn() -> Control) -> u8 {
         let before = self.inner.state.fetch_max(state, Ordering::SeqCst);
+        self.inner.shared.taps.drain();
         self.inner.shared.peers.ending.send_modify(|number| *number = number.wrapping_add(1));
         for worker in &self.inner.workers {
             // A worker that has ended needs no message.

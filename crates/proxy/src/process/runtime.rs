@@ -6,7 +6,7 @@ use crate::{
     observe::sampling,
     peers, worker,
 };
-use penstock_config::{Config, Diagnostics};
+use penstock_config::{Config, Diagnostics, Span};
 use penstock_engine::Plan;
 use penstock_sys::MemoryGauge;
 use std::{
@@ -78,6 +78,11 @@ impl Runtime {
         Listeners::open(&self.shared.config, &self.shared.namespaces, self.workers, inherited)
     }
 
+    /// Opens what copies of the traffic are written to, with the privileges that the process keeps; what fails, and where it is configured.
+    pub fn open_taps(&self) -> Vec<(Span, String)> {
+        self.shared.taps.open()
+    }
+
     /// Starts the workers; returns once all of them accept connections.
     ///
     /// # Errors
@@ -98,6 +103,8 @@ impl Runtime {
         if let Some(gauge) = self.memory {
             memory::watch::start(&handle, gauge)?;
         }
+        let teller = handle.clone();
+        handle.shared().taps.start(move |severity, text| teller.log(severity, text))?;
         change(&handle);
         handle.inner.begun.store(true, Ordering::SeqCst);
         let mut per_worker: Vec<Vec<_>> = (0..self.workers).map(|_| Vec::new()).collect();

@@ -29,6 +29,7 @@ use crate::{
         checks::plans,
         resolve::{at_start, counts::Resolving},
     },
+    tap::Taps,
     worker::pulse::Pulse,
 };
 use penstock_cache::{Cache, CacheLimits};
@@ -91,6 +92,8 @@ pub struct Shared {
     pub(crate) carried: OnceLock<Carried>,
     /// The caches, by [`penstock_config::model::CacheId`].
     pub caches: Vec<Arc<Cache>>,
+    /// Where copies of the traffic go.
+    pub taps: Taps,
     /// Peers, and the tables that are shared with them.
     pub(crate) peers: PeersShared,
     /// The memory that is left.
@@ -179,6 +182,7 @@ impl Shared {
                 server.pin();
             }
         }
+        let taps = Taps::build(&config, diagnostics);
         let peers = PeersShared::build(&config, &program, &certificates, backends.started(), diagnostics)?;
         let logs = Arc::new(LogTargets::build(&config, &certificates, diagnostics)?);
         let saved = Saved::read(&config, files::read_saved, diagnostics);
@@ -227,6 +231,7 @@ impl Shared {
             answering: Aside::new("answering", 1),
             carried: OnceLock::new(),
             caches: config.caches.iter().map(cache).collect(),
+            taps,
             peers,
             memory: Arc::default(),
             compressing: Compressing::new(&config.global),

@@ -5,6 +5,7 @@ use super::choose;
 use crate::{
     connection::{Conn, in_time, stream::Fill},
     exchange::state::Exchange,
+    inspect::taps,
     rules::{
         context::{self, Readable},
         resolve,
@@ -15,7 +16,7 @@ use crate::{
 };
 use penstock_config::model::{Mode, ProxyId, SpoeEvent};
 use penstock_http::{Limits, Parse, Version};
-use penstock_rules::{By, During, Termination, Verdict};
+use penstock_rules::{Buffered, By, During, Termination, Verdict};
 use std::future::poll_fn;
 
 /// How a connection of `mode tcp` continues.
@@ -112,12 +113,19 @@ async fn content(conn: &mut Conn<'_>, client: &mut Raw, x: &mut Exchange, proxy:
         let verdict = {
             let stage = peek_request(x, client.pending());
             let mut context = context::context(conn, x, stage);
-            context.input = penstock_rules::Buffered { bytes: client.pending(), complete, raw: true, announced: None };
+            context.input = Buffered { bytes: client.pending(), complete, raw: true, announced: None };
             context.output.complete = complete;
             rules.run(&mut context, from)
         };
         let refused = match verdict {
             Verdict::Continue | Verdict::Accept => {
+                let stage = if x.request.method().is_empty() { Readable::Raw } else { Readable::Request };
+                taps::choose(
+                    conn,
+                    x,
+                    stage,
+                    Buffered { bytes: client.pending(), complete, raw: true, announced: None },
+                );
                 x.request.clear();
                 return Content::Passed;
             }

@@ -1,5 +1,6 @@
 //! Parses the words of rules into actions.
 
+mod inspect;
 mod state;
 
 use super::{
@@ -435,17 +436,6 @@ impl<'l> Build<'_, 'l, '_> {
                 None
             }
         }
-    }
-
-    pub(crate) fn inspect(&mut self) -> Option<Action> {
-        let word = self.next("the name of a service-chain")?;
-        let chains = &self.linker.config.service_chains;
-        if let Some(place) = chains.iter().position(|chain| chain.name == word.text) {
-            return Some(Action::Inspect(place, word.text.as_str().into()));
-        }
-        let hint = hint::nearest(&word.text, chains.iter().map(|chain| chain.name.as_str()));
-        self.error(word.span, format!("there is no service-chain '{}'", word.text), hint);
-        None
     }
 
     pub(crate) fn consult(&mut self) -> Option<Action> {

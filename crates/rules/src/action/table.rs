@@ -147,7 +147,7 @@ pub const ACTIONS: &[ActionSpec] = &[
     row("send-spoe-group", TCP | TCP_RES | REQ | RES, "<engine> <group>", "Sends messages to an agent.", |b| {
         b.consult()
     }),
-    row("service-chain", REQ, "<chain>", "Passes the message through the services of a chain.", |b| b.inspect()),
+    row("service-chain", TCP | REQ, "<chain>", "Passes the message through the services of a chain.", |b| b.inspect()),
     row(
         "set-bandwidth-limit",
         TCP | TCP_RES | REQ | RES,

@@ -1,0 +1,77 @@
+//! Where a tap's packets go.
+
+use super::{files::Files, stream::Stream};
+use penstock_capture::CaptureFormat;
+use std::{
+    io::{self, Write},
+    time::Duration,
+};
+
+/// How long an end that takes nothing is left alone.
+const PAUSE: Duration = Duration::from_millis(5);
+
+/// An end, open or not.
+pub(super) enum End {
+    Files(Files),
+    Stream(Stream),
+}
+
+impl End {
+    pub fn format(&self) -> CaptureFormat {
+        match self {
+            End::Files(_) => CaptureFormat::PcapNg,
+            End::Stream(stream) => stream.format(),
+        }
+    }
+    /// Opens it; `false` if there is no reader yet.
+    pub fn open(&mut self) -> io::Result<bool> {
+        match self {
+            End::Files(files) => files.open().map(|()| true),
+            End::Stream(stream) => stream.open(),
+        }
+    }
+    /// Whether the reader is still there, as far as can be seen without writing.
+    pub fn is_open(&mut self) -> bool {
+        match self {
+            End::Files(files) => files.is_open(),
+            End::Stream(stream) => stream.is_open(),
+        }
+    }
+    /// Writes whole packets, which begin a new file if the present one is full: `head` comes before its first packet. A reader that takes
+    /// nothing is waited for as long as `goes_on`.
+    pub fn write(&mut self, head: &[u8], packets: &[u8], goes_on: &mut dyn FnMut() -> bool) -> io::Result<()> {
+        match self {
+            End::Files(files) => files.write(head, packets),
+            End::Stream(stream) => {
+                let writer = stream.writer(head)?;
+                write_all(writer, packets, goes_on)
+            }
+        }
+    }
+    pub fn close(&mut self) {
+        match self {
+            End::Files(files) => files.close(),
+            End::Stream(stream) => stream.close(),
+        }
+    }
+    /// Takes no new readers.
+    pub fn stop_listening(&mut self) {
+        if let End::Stream(stream) = self {
+            stream.stop_listening();
+        }
+    }
+}
+
+/// Writes all of it to something that does not block. It is never left in the middle of a packet, unless it is given up.
+fn write_all(writer: &mut dyn Write, mut bytes: &[u8], goes_on: &mut dyn FnMut() -> bool) -> io::Result<()> {
+    while !bytes.is_empty() {
+        match writer.write(bytes) {
+            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+            Ok(n) => bytes = &bytes[n..],
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+            Err(e) if e.kind() == io::ErrorKind::WouldBlock && goes_on() => std::thread::sleep(PAUSE),
+            Err(e) => return Err(e),
+        }
+    }
+    Ok(())
+}

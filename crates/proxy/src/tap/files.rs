@@ -1,0 +1,157 @@
+//! Files of a tap: each has the time of its beginning in its name, so that names tell their order, and processes that write at the same
+//! time, as during a reload, write to different ones.
+
+use std::{
+    fs::{self, File, OpenOptions},
+    io::{self, Write},
+    os::unix::fs::OpenOptionsExt,
+    path::{Path, PathBuf},
+    time::{SystemTime, UNIX_EPOCH},
+};
+
+pub(super) struct Files {
+    path: PathBuf,
+    rotate: u64,
+    keep: usize,
+    open: Option<(File, u64)>,
+}
+
+impl Files {
+    pub fn new(path: &Path, rotate: u64, keep: u32) -> Self {
+        Files { path: path.to_owned(), rotate, keep: keep as usize, open: None }
+    }
+    pub fn is_open(&self) -> bool {
+        self.open.is_some()
+    }
+    pub fn close(&mut self) {
+        self.open = None;
+    }
+    /// Begins a file, and removes the oldest ones.
+    pub fn open(&mut self) -> io::Result<()> {
+        self.open = None;
+        let mut now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_micros() as u64;
+        let file = loop {
+            // What clients sent in confidence is for the user of the process alone.
+            let mut options = OpenOptions::new();
+            match options.write(true).create_new(true).mode(0o600).open(self.named(&stamp(now))) {
+                Err(e) if e.kind() == io::ErrorKind::AlreadyExists => now += 1,
+                opened => break opened?,
+            }
+        };
+        self.open = Some((file, 0));
+        self.tidy();
+        Ok(())
+    }
+    /// Writes packets; a file in which they find no room has been the last one's successor by then.
+    pub fn write(&mut self, head: &[u8], packets: &[u8]) -> io::Result<()> {
+        if let Some((_, size)) = &self.open
+            && *size > head.len() as u64
+            && *size + packets.len() as u64 > self.rotate
+        {
+            self.open()?;
+        }
+        let Some((file, size)) = &mut self.open else { return Err(io::ErrorKind::NotConnected.into()) };
+        if *size == 0 {
+            file.write_all(head)?;
+            *size += head.len() as u64;
+        }
+        file.write_all(packets)?;
+        *size += packets.len() as u64;
+        Ok(())
+    }
+    fn named(&self, stamp: &str) -> PathBuf {
+        let stem = self.path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        let mut name = format!("{stem}-{stamp}");
+        if let Some(extension) = self.path.extension() {
+            name = format!("{name}.{}", extension.to_string_lossy());
+        }
+        self.path.with_file_name(name)
+    }
+    /// Removes the oldest files beyond the number that is kept. One that cannot be removed is tried again next time.
+    fn tidy(&self) {
+        let folder = match self.path.parent() {
+            Some(folder) if !folder.as_os_str().is_empty() => folder,
+            _ => Path::new("."),
+        };
+        let Ok(entries) = fs::read_dir(folder) else { return };
+        let sample = self.named(&stamp(0));
+        let sample = sample.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let at = sample.len() - self.path.extension().map_or(0, |extension| extension.len() + 1);
+        let (before, after) = (&sample[..at - stamp(0).len()], &sample[at..]);
+        let is_ours = |name: &str| {
+            let inner = name.strip_prefix(before).and_then(|rest| rest.strip_suffix(after));
+            inner.is_some_and(is_stamp)
+        };
+        let names = entries.flatten().filter_map(|entry| entry.file_name().into_string().ok());
+        let mut ours: Vec<String> = names.filter(|name| is_ours(name)).collect();
+        ours.sort_unstable();
+        for name in &ours[..ours.len().saturating_sub(self.keep)] {
+            let _ = fs::remove_file(folder.join(name));
+        }
+    }
+}
+
+/// A moment in UTC, as names have it: `20261127T174500.000123Z`.
+fn stamp(unix_us: u64) -> String {
+    let (seconds, us) = (unix_us / 1_000_000, unix_us % 1_000_000);
+    let (days, second) = (seconds / 86_400, seconds % 86_400);
+    let (year, month, day) = date(days);
+    format!("{year:04}{month:02}{day:02}T{:02}{:02}{:02}.{us:06}Z", second / 3600, second / 60 % 60, second % 60)
+}
+
+fn is_stamp(text: &str) -> bool {
+    let sample = "00000000T000000.000000Z";
+    text.len() == sample.len()
+        && text.bytes().zip(sample.bytes()).all(|(byte, kind)| match kind {
+            b'0' => byte.is_ascii_digit(),
+            other => byte == other,
+        })
+}
+
+/// The date of a day, counted from 1970. Years begin in March here, so that a leap day is the last of its year.
+fn date(days: u64) -> (u64, u64, u64) {
+    let days = days + 719_468;
+    let (era, of_era) = (days / 146_097, days % 146_097);
+    let year = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;
+    let of_year = of_era - (365 * year + year / 4 - year / 100);
+    let month = (5 * of_year + 2) / 153;
+    let day = of_year - (153 * month + 2) / 5 + 1;
+    let month = if month < 10 { month + 3 } else { month - 9 };
+    (era * 400 + year + u64::from(month <= 2), month, day)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_tell_the_time_in_order() {
+        assert_eq!(stamp(0), "19700101T000000.000000Z");
+        assert_eq!(stamp(951_782_399_000_001), "20000228T235959.000001Z");
+        assert_eq!(stamp(951_782_400_000_000), "20000229T000000.000000Z");
+        assert_eq!(stamp(1_795_801_500_000_123), "20261127T174500.000123Z");
+        assert!(is_stamp(&stamp(5)) && !is_stamp("20261127T174500.00012Z") && !is_stamp("2026112aT174500.000123Z"));
+    }
+
+    #[test]
+    fn a_full_file_is_followed_by_another_and_the_oldest_go() {
+        let folder = tempfile::tempdir().unwrap();
+        for other in ["copy.pcapng", "copy-old.pcapng", "copy-20200101T000000.000000Z.txt"] {
+            fs::write(folder.path().join(other), b"not ours").unwrap();
+        }
+        let mut files = Files::new(&folder.path().join("copy.pcapng"), 100, 3);
+        files.open().unwrap();
+        for number in 0..6u8 {
+            files.write(b"head", &[number; 60]).unwrap();
+        }
+        let mut names: Vec<_> = fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        names.sort();
+        let ours: Vec<_> =
+            names.iter().filter_map(|name| name.to_str()).filter(|name| name.contains("Z.pcapng")).collect();
+        assert_eq!((names.len(), ours.len()), (6, 3));
+        for (name, number) in ours.iter().zip(3u8..) {
+            let content = fs::read(folder.path().join(name)).unwrap();
+            assert_eq!(content, [&b"head"[..], &[number; 60]].concat(), "{name}");
+        }
+    }
+}
