@@ -41,6 +41,7 @@ pub(crate) struct Conn<'w> {
     pub facts: ConnFacts,
     pub session: Session,
     pub deadline: Deadline,
+    /// When the connection was accepted; over HTTP/2, once a stream has begun, when the last one began or ended.
     pub accepted: Instant,
     /// How long the PROXY header and the TLS handshake took; 0 for later requests.
     pub handshake_ms: i64,
@@ -92,14 +93,20 @@ impl<'w> Conn<'w> {
     pub fn proxy_of(&self, x: &Exchange) -> &'w Proxy {
         &self.worker.shared.config.proxies[x.backend.unwrap_or(self.frontend)]
     }
-    /// Records that an exchange's first byte has arrived.
+    /// When the client could send the request that comes next: the first one after the handshake.
+    pub fn ready(&self) -> Instant {
+        self.accepted + Duration::from_millis(self.handshake_ms as u64)
+    }
+    /// Records that an exchange's first byte has arrived; where nothing has come, `first_byte` is `ready`. As in HAProxy the accept date of a
+    /// later request is when its connection was ready for it.
     pub fn begin(&self, x: &mut Exchange, ready: Instant, first_byte: Instant) {
         x.times.ready = Some(ready);
         x.times.first_byte = Some(first_byte);
         x.log.Th = if self.requests == 0 { self.handshake_ms } else { 0 };
         x.log.Ti = ms_between(ready, first_byte);
-        x.log.accept_unix_us = self.facts.accepted_unix_us;
-        x.log.request_unix_us = self.worker.clock.unix_us();
+        let clock = &self.worker.clock;
+        x.log.accept_unix_us = if self.requests == 0 { self.facts.accepted_unix_us } else { clock.unix_us_at(ready) };
+        x.log.request_unix_us = clock.unix_us_at(first_byte);
     }
     /// Records that the head of a request has been read.
     pub fn request_complete(&mut self, x: &mut Exchange) {

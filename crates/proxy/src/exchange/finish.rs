@@ -39,7 +39,7 @@ fn run_quietly(live: &mut Live<'_, '_>) {
 pub(crate) fn malformed(conn: &mut Conn<'_>) {
     let mut x = conn.worker.take_exchange();
     let now = conn.worker.clock.now();
-    conn.begin(&mut x, now, now);
+    conn.begin(&mut x, conn.ready(), conn.ready());
     x.log.termination = Termination(By::Refusal, During::Request);
     x.aborted(0);
     measure(conn, &mut x, now);
@@ -88,7 +88,7 @@ fn measure(conn: &Conn<'_>, x: &mut Exchange, now: Instant) {
     let since = |from: Option<Instant>| from.map_or(-1, |from| ms_between(from, now));
     x.log.Td = since(x.times.answered);
     x.log.Ta = since(x.times.first_byte);
-    x.log.Tu = x.log.Ta;
+    x.log.Tu = x.log.Ta + x.log.Th.max(0);
     x.log.Tt = if conn.requests == 0 { ms_between(conn.accepted, now) } else { since(x.times.ready) };
     let shared = &conn.worker.shared;
     x.log.actconn = shared.limits.process.current();

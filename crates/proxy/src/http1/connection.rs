@@ -142,6 +142,15 @@ async fn request(conn: &mut Conn<'_>, client: &mut Http1Client, ready: Instant, 
         })
         .await
     };
+    let nothing_came = match received {
+        Some(Received::Closed { partial } | Received::Failed { partial }) => !partial,
+        None => client.partial().is_empty(),
+        Some(_) => false,
+    };
+    if nothing_came {
+        // There was no request that anything could be counted from.
+        conn.begin(&mut x, ready, ready);
+    }
     let silent = x.switched.is_none() && (conn.proxy().options.http_ignore_probes || conn.requests > 0);
     let worker = conn.worker;
     let frontend = worker.counters().frontend(conn.frontend);

@@ -49,6 +49,8 @@ struct Streams {
     /// The waker of the connection's task, which measures idleness.
     idle: RefCell<Option<Waker>>,
     resting: RefCell<Vec<Rc<Task>>>,
+    /// When a stream last began or ended: as in HAProxy, what the next one has waited for is counted from then.
+    changed: Cell<Option<Instant>>,
     /// Whether no further stream will come.
     ended: Cell<bool>,
 }
@@ -60,6 +62,7 @@ impl Streams {
             share: Rc::default(),
             idle: RefCell::default(),
             resting: RefCell::default(),
+            changed: Cell::default(),
             ended: Cell::default(),
         }
     }
@@ -99,13 +102,15 @@ impl Drop for Entered {
     }
 }
 
-/// The input of a task: a stream, and the connection's session and request count at that time.
+/// The input of a task: a stream, and the connection's session, request count and times when it began.
 struct Job {
     request: Request<RecvStream>,
     path: Option<Box<[u8]>>,
     respond: server::SendResponse<Bytes>,
     session: Session,
     requests: u64,
+    accepted: Instant,
+    handshake_ms: i64,
     entered: Entered,
 }
 
@@ -274,6 +279,7 @@ impl Connected {
                 let accepted = self.connection.poll_accept(cx);
                 count_glitches(conn, &self.signals);
                 for _ in 0..self.signals.malformed() {
+                    self.look_at_changes(conn);
                     finish::malformed(conn);
                 }
                 if let Poll::Ready(accepted) = accepted {
@@ -351,6 +357,13 @@ impl Connected {
         conn.deadline.set(since, patience);
     }
 
+    /// Notes since when the client could have begun the stream that comes next.
+    fn look_at_changes(&self, conn: &mut Conn<'_>) {
+        if let Some(changed) = self.streams.changed.get() {
+            (conn.accepted, conn.handshake_ms) = (changed, 0);
+        }
+    }
+
     /// Gives a stream to an idle task, or to a new one.
     fn start(&mut self, conn: &mut Conn<'_>, (request, respond): Accepted, limits: Limits) {
         // Sent with the first body and not before: most connections have none, and some clients expect nothing but
@@ -361,9 +374,12 @@ impl Connected {
         }
         let entered = self.streams.enter();
         let (session, requests) = (conn.session.clone(), conn.requests);
+        self.look_at_changes(conn);
+        let (accepted, handshake_ms) = (conn.accepted, conn.handshake_ms);
         conn.requests += 1;
+        self.streams.changed.set(Some(conn.worker.clock.now()));
         let path = self.signals.path_of(respond.stream_id().into());
-        let job = Job { request, path, respond, session, requests, entered };
+        let job = Job { request, path, respond, session, requests, accepted, handshake_ms, entered };
         let resting = self.streams.resting.borrow_mut().pop();
         let task = resting.unwrap_or_else(|| {
             let task = Rc::new(Task::default());
@@ -423,6 +439,9 @@ async fn serve_stream(conn: &mut Conn<'_>, task: &Task, signals: &Rc<Signals>, l
         let _running = Running::new(worker.counters().frontend(conn.frontend), Protocol::Http2);
         exchange::run(&mut Live::new(conn, client, &mut x)).await;
         conn.worker.give_exchange(x);
+        if let Some(Entered(streams)) = &entered {
+            streams.changed.set(Some(conn.worker.clock.now()));
+        }
         linger(conn, client).await;
     } else {
         conn.worker.give_exchange(x);
@@ -439,10 +458,10 @@ fn begin(
     signals: &Rc<Signals>,
     limits: Limits,
 ) -> Option<Entered> {
-    let Job { request, path, mut respond, session, requests, entered } = task.job.take().flatten()?;
-    (conn.session, conn.requests) = (session, requests);
-    let now = Instant::now();
-    conn.begin(x, now, now);
+    let Job { request, path, mut respond, session, requests, accepted, handshake_ms, entered } =
+        task.job.take().flatten()?;
+    (conn.session, conn.requests, conn.accepted, conn.handshake_ms) = (session, requests, accepted, handshake_ms);
+    conn.begin(x, conn.ready(), Instant::now());
     let read = read_request(&request, path.as_deref(), &mut x.request, &limits);
     let (_, body) = request.into_parts();
     match read.and_then(|()| Http2Client::framing(&x.request, &body)) {

@@ -79,6 +79,11 @@ impl Clock {
         self.tick_once();
         self.unix_us.get()
     }
+    /// An earlier moment in microseconds since 1970.
+    pub fn unix_us_at(&self, then: Instant) -> u64 {
+        let passed = self.now().saturating_duration_since(then);
+        self.unix_us().saturating_sub(passed.as_micros() as u64)
+    }
     /// That time in seconds since 1970.
     pub fn unix_s(&self) -> u64 {
         self.unix_us() / 1_000_000
@@ -113,6 +118,17 @@ mod tests {
         assert_eq!((clock.now(), clock.unix_us()), (first, unix));
         assert!(clock.tick() > first);
         assert!((5_000..1_000_000).contains(&(clock.unix_us() - unix)));
+    }
+
+    #[test]
+    fn an_earlier_moment_has_the_date_that_it_had() {
+        let clock = Clock::new(std::time::Instant::now());
+        let (first, unix) = (clock.now(), clock.unix_us());
+        std::thread::sleep(Duration::from_millis(5));
+        clock.tick();
+        assert!(clock.unix_us_at(first).abs_diff(unix) < 1_000);
+        let later = clock.now() + Duration::from_secs(1);
+        assert_eq!(clock.unix_us_at(later), clock.unix_us());
     }
 
     #[test]

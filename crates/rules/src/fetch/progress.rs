@@ -65,9 +65,7 @@ pub(super) const TABLE: &[FetchSpec] = &[
     one("txn.timer.total", &[], Int, Places::LOG, "From the request's first byte to the end, ms: `%Ta`.", |ctx, _| {
         int(ctx.log.Ta)
     }),
-    one("txn.timer.user", &[], Int, Places::LOG, "From the end of the idle time to the end, ms: `%Tu`.", |ctx, _| {
-        int(ctx.log.Tu)
-    }),
+    one("txn.timer.user", &[], Int, Places::LOG, "Th + Ta, ms: `%Tu`.", |ctx, _| int(ctx.log.Tu)),
 ];
 
 /// A date in the unit asked for.

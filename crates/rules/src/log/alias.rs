@@ -67,7 +67,7 @@ pub const ALIASES: &[AliasSpec] = &[
     http("Tr", "Waiting for the response head, ms.", |c, _, out| write_int(out, c.log.Tr)),
     row("Ts", "The accept date in seconds since 1970.", |c, f, out| f.number(c.log.accept_unix_us / 1_000_000, out)),
     row("Tt", "From accept to the end, ms.", |c, _, out| total(is_early(c), c.log.Tt, out)),
-    row("Tu", "From the end of the idle time to the end, ms.", |c, _, out| total(is_early(c), c.log.Tu, out)),
+    row("Tu", "Th + Ta, ms.", |c, _, out| total(is_early(c), c.log.Tu, out)),
     row("Tw", "Waiting in queues, ms.", |c, _, out| write_int(out, c.log.Tw)),
     row("U", "Bytes received from the client.", |c, _, out| write_int(out, c.log.bytes_uploaded as i64)),
     row("ac", "Connections of the process.", |c, _, out| write_int(out, c.log.actconn.into())),

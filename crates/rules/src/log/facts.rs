@@ -26,7 +26,7 @@ pub struct LogFacts {
     pub Td: i64,
     /// From accept to the end, ms.
     pub Tt: i64,
-    /// From the end of the idle time before the request to the end, ms.
+    /// Th + Ta, ms.
     pub Tu: i64,
     /// Whether the line is written before the end (`option logasap`), so that totals get a `+`.
     pub as_soon_as: bool,
