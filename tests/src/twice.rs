@@ -43,6 +43,8 @@ mod tests {
         ("tune.h2.be.*", "HAProxy 2.6 does not know it"),
         ("tune.h2.fe.*", "HAProxy 2.6 does not know it"),
         ("tune.stick-counters", "HAProxy 2.6 does not know it"),
+        ("harden.reject-privileged-ports.tcp", "HAProxy 2.6 does not know it"),
+        ("timeout client-hs", "HAProxy 2.6 does not know it"),
         ("ssl-provider", "Debian's HAProxy does not know it"),
         ("ssl-engine", "Debian's HAProxy does not know it"),
         ("errorfiles", "it names a section of its own"),

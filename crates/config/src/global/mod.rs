@@ -1,6 +1,7 @@
 //! `global` (manual chapter 3).
 
 mod environment;
+mod limits;
 mod process;
 mod tls;
 mod tune;
@@ -10,5 +11,5 @@ use crate::{keyword::Table, model::Global};
 /// Every keyword of `global`.
 pub(crate) static TABLE: Table<Global> = Table::new(
     "global",
-    &[process::KEYWORDS, process::LIMITS, environment::KEYWORDS, tls::KEYWORDS, tune::KEYWORDS, tune::WITHOUT_EFFECT],
+    &[process::KEYWORDS, limits::KEYWORDS, environment::KEYWORDS, tls::KEYWORDS, tune::KEYWORDS, tune::WITHOUT_EFFECT],
 );
