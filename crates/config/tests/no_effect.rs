@@ -36,6 +36,11 @@ const VALUES: &[&str] = &[
     "reject",
     "always",
     "h2",
+    "ipv4",
+    "2048",
+    "by-thread",
+    "listeners",
+    "id",
 ];
 
 /// A configuration with that row as its only line that matters.
