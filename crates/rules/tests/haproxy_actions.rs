@@ -180,6 +180,8 @@ fn requests_are_changed_as_haproxy_changes_them() {
         let rules = &compiled.rules[compiled.proxy(&format!("f{at}"))];
         stage.with(|ctx| rules.http_request.run(ctx, 0));
         // The origin's own rule writes what it received.
+        let sent = stage.request.clone().expect("a request");
+        stage.txn.received.keep(&sent, 1024);
         let origin = &compiled.rules[ProxyId(0)];
         let Verdict::Respond(_, reply) = stage.with(|ctx| origin.http_request.run(ctx, 0)) else { panic!("an answer") };
         let ReplyBody::Bytes(ours) = reply.body else { panic!("bytes") };
