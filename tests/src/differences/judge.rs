@@ -430,7 +430,7 @@ fn without_ports(line: &str) -> String {
 }
 
 /// What a client received. HTTP/2 has no blanks around a value (RFC 9113, 8.2.1), and HTTP/1 cannot tell. To a script the
-/// order of fields says nothing, and so a checksum of all of it does not either. That a response over HTTP/2 ended early
+/// order of fields and the capitals of their names say nothing, and so a checksum of all of it does not either. That a response over HTTP/2 ended early
 /// curl says in several ways, by what it had read before.
 fn received(line: &str) -> String {
     static CHECKSUM: LazyLock<Regex> = LazyLock::new(|| Regex::new("checksum [0-9a-f]+").expect("a constant pattern"));
@@ -447,6 +447,12 @@ fn received(line: &str) -> String {
     }
     let mut parts = CHECKSUM.replace(line, "checksum").split("\\r\\n").map(str::to_owned).collect::<Vec<_>>();
     let is_field = |part: &String| part.split_once(": ").is_some_and(|(name, _)| !name.contains(' '));
+    // HAProxy's own pages have other capitals where a connection's later request cannot be read.
+    for part in parts.iter_mut().filter(|part| is_field(part)) {
+        if let Some((name, value)) = part.split_once(": ") {
+            *part = format!("{}: {value}", name.to_ascii_lowercase());
+        }
+    }
     parts.chunk_by_mut(|a, b| is_field(a) && is_field(b)).for_each(<[String]>::sort);
     parts.join("\\r\\n")
 }
