@@ -122,6 +122,12 @@ impl<'w> Conn<'w> {
         let tune = &self.worker.shared.config.global.tune;
         x.txn.received.keep(&x.request, tune.http_logurilen);
     }
+    /// Records that it is decided what becomes of a request: as in HAProxy, what rules have waited for until then counts as receiving it.
+    pub fn request_decided(&self, x: &mut Exchange) {
+        let now = self.worker.clock.now();
+        x.times.complete = Some(now);
+        x.log.TR = x.times.first_byte.map_or(-1, |first| ms_between(first, now));
+    }
     /// The cells in which this worker counts for the frontend, and for the `bind` line.
     pub fn listener_cells(&self) -> [&Cells; 2] {
         let counters = self.worker.counters();

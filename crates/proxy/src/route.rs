@@ -64,6 +64,7 @@ pub(crate) async fn request(live: &mut Live<'_, '_>) -> Route {
     }
     // The rules of the backend may yet have the request inspected, which no stored response was.
     if caching::is_found(live.x) && !shared.program.backends_inspect {
+        live.conn.request_decided(live.x);
         return Route::Stored;
     }
     let Some(chosen) = login::known(live, |conn, x| choose(conn, x, Readable::Request)).await else {
@@ -71,26 +72,36 @@ pub(crate) async fn request(live: &mut Live<'_, '_>) -> Route {
     };
     let Some(backend) = chosen else {
         if caching::is_found(live.x) {
+            live.conn.request_decided(live.x);
             return Route::Stored;
         }
-        live.x.log.termination = Termination(By::Server, During::Connect);
-        live.x.log.TR = -1;
-        respond::error(live, 503).await;
+        unserved(live, frontend.options.http_buffer_request).await;
         return Route::Answered;
     };
     live.x.backend = Some(backend);
     worker.roster.note(live.x.listed, |session| session.backend = Some(backend));
-    if backend != live.conn.frontend && section(live, backend).await == Judged::Over {
-        return Route::Answered;
+    let proxy = &shared.config.proxies[backend];
+    if backend != live.conn.frontend {
+        if proxy.disabled {
+            unserved(live, frontend.options.http_buffer_request).await;
+            return Route::Answered;
+        }
+        // Before the rules of the backend, which may look at the body.
+        if proxy.options.http_buffer_request && buffer_request(live, proxy).await == Judged::Over {
+            return Route::Answered;
+        }
+        if section(live, backend).await == Judged::Over {
+            return Route::Answered;
+        }
     }
+    live.conn.request_decided(live.x);
     if caching::is_found(live.x) {
         return Route::Stored;
     }
-    let proxy = &shared.config.proxies[backend];
-    if proxy.options.http_buffer_request && buffer_request(live, proxy).await == Judged::Over {
-        return Route::Answered;
+    if frontend.capture_cookie.is_some() {
+        headers::capture_cookie(live.conn, live.x);
+        cookie::tidy(&mut live.x.request.fields);
     }
-    headers::capture_cookie(live.conn, live.x);
     headers::forwarded_for(live.conn, live.x, proxy);
     // It is made even if nothing asks for it yet: rules on responses and the log show the value as of this moment.
     context::context(live.conn, live.x, Readable::Request).make_unique_id();
@@ -98,6 +109,15 @@ pub(crate) async fn request(live: &mut Live<'_, '_>) -> Route {
         add_unique_id(live.x, name);
     }
     Route::Backend(backend)
+}
+
+/// Answers a request for which there is no backend, or one that is disabled. In the log it was never complete, unless its body was waited for.
+async fn unserved(live: &mut Live<'_, '_>, buffered: bool) {
+    live.x.log.termination = Termination(By::Server, During::Connect);
+    if !buffered {
+        live.x.log.TR = -1;
+    }
+    respond::error(live, 503).await;
 }
 
 /// Runs the rules of one section, frontend or backend, and serves its statistics page.
@@ -120,9 +140,11 @@ async fn section(live: &mut Live<'_, '_>, proxy: ProxyId) -> Judged {
     if !(switched || rules.tcp_content.is_empty())
         && evaluate::request(live, &rules.tcp_content, inspect).await == Judged::Over
     {
-        // These rules come before HTTP: for the log there was no request, but its unique-id is made of it.
+        // Those of the frontend come before HTTP: for the log there was no request, but its unique-id is made of it.
         context::context(live.conn, live.x, Readable::Request).make_unique_id();
-        live.x.txn.received.clear();
+        if proxy == live.conn.frontend {
+            live.x.txn.received.clear();
+        }
         live.x.txn.request_cookie = None;
         return Judged::Over;
     }
@@ -162,6 +184,7 @@ async fn restrict_names(live: &mut Live<'_, '_>, proxy: ProxyId) -> Judged {
         RestrictedNames::Reject if !fields.iter().all(|field| is_plain(field.name)) => {
             finish::track_denied(live.conn, live.x);
             live.conn.listener_cells().iter().for_each(|cells| cells.denied_requests.inc());
+            live.conn.request_decided(live.x);
             live.x.log.termination = Termination(By::Refusal, During::Request);
             respond::error(live, 403).await;
             return Judged::Over;
@@ -197,6 +220,7 @@ async fn stats(live: &mut Live<'_, '_>, proxy: ProxyId, rules: &ProxyRules) -> b
     let asked = matches!(live.x.request.method(), b"GET" | b"HEAD" | b"POST")
         && live.x.request.path_and_query().starts_with(page.uri.as_bytes());
     let Some(found) = worker.handle.inner.services.stats.clone().filter(|_| asked) else { return false };
+    live.conn.request_decided(live.x);
     service::taken_by(live.conn, live.x, found.log_name());
     if !rules.stats_request.is_empty() && evaluate::request(live, &rules.stats_request, None).await == Judged::Over {
         return true;
@@ -208,11 +232,16 @@ async fn stats(live: &mut Live<'_, '_>, proxy: ProxyId, rules: &ProxyRules) -> b
 /// `option http-buffer-request`: waits for the whole body, or a buffer full of it, before anything is decided.
 async fn buffer_request(live: &mut Live<'_, '_>, proxy: &Proxy) -> Judged {
     if live.client.request_framing() == Framing::None {
+        live.conn.request_decided(live.x);
         return Judged::GoOn;
     }
     let limit =
         proxy.timeouts.http_request.or(live.conn.proxy().timeouts.http_request).or(live.conn.proxy().timeouts.client);
-    evaluate::wait_for_body(live, 0, limit).await
+    let judged = evaluate::wait_for_body(live, 0, limit).await;
+    if judged == Judged::GoOn {
+        live.conn.request_decided(live.x);
+    }
+    judged
 }
 
 fn add_unique_id(x: &mut Exchange, name: &str) {

@@ -47,7 +47,8 @@ pub(crate) async fn run(mut conn: Box<Conn<'_>>, mut client: Box<Raw>, backend: 
     let mut x = worker.take_exchange();
     let now = worker.clock.tick();
     conn.begin(&mut x, now, now);
-    x.times.complete = Some(now);
+    // As in HAProxy, the handshake counts as waiting: there is no request that could be complete.
+    x.times.complete = Some(conn.accepted);
     x.log.request_counter = worker.next_request();
     x.txn.status = Some(0);
     x.bypassed = backend.is_some();
@@ -150,6 +151,7 @@ async fn to_backend(conn: &mut Conn<'_>, client: &mut Raw, x: &mut Exchange, bac
     let _in_use = InUse::of(worker.cells(slot.server()));
     persistence::remember(conn, x, slot.server(), Readable::Raw);
     x.txn.response_begins();
+    x.times.answered = x.times.connected;
     finish::tcp_as_soon_as(conn, x);
     for event in [SpoeEvent::ServerSession, SpoeEvent::TcpResponse] {
         if spoe::is_asked(conn, x, event) {

@@ -55,7 +55,7 @@ impl Front {
         let (sections, more) = sections.split_once("@frontend\n").unwrap_or((sections, ""));
         let text = format!(
             "global\n  nbthread 1\n  log 127.0.0.1:{to} local0\ndefaults\n  mode http\n  timeout client 5s\n  timeout server 5s\n  \
-             timeout connect 2s\n  log global\n{sections}\nfrontend web\n  bind 127.0.0.1:{http1}\n  bind 127.0.0.1:{http2} proto h2\n{more}  \
+             timeout connect 2s\n  log global\n  option dontlognull\n{sections}\nfrontend web\n  bind 127.0.0.1:{http1}\n  bind 127.0.0.1:{http2} proto h2\n{more}  \
              log-format \"%ST %ts chain=%[inspection_chain] said=%[inspection_verdicts] threat=%[inspection_threat] to=%s\"\n{rules}  \
              default_backend origin\nbackend origin\n  server o 127.0.0.1:{origin}\n"
         );

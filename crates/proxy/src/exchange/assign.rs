@@ -54,9 +54,11 @@ pub(crate) async fn assign(
     // The log shows one queue time, however many queues the request waited in. The attempts before this one are part of the time that it takes
     // to connect (manual, 8.4).
     let since = clock.now();
-    let waited = |x: &mut Exchange| {
+    // As in HAProxy, a redispatched request has waited for its server until then.
+    let waited = |x: &mut Exchange, slot: Option<&Slot>| {
         let now = clock.now();
-        if let Some(assigned) = x.times.assigned {
+        let redispatched = slot.zip(x.server.as_ref()).is_some_and(|(slot, last)| slot.server().at != last.at);
+        if let Some(assigned) = x.times.assigned.filter(|_| !redispatched) {
             x.log.Tw += ms_between(since, now);
             x.times.assigned = Some(assigned + (now - since));
         } else {
@@ -67,7 +69,7 @@ pub(crate) async fn assign(
     loop {
         match pool.assign(&want) {
             Assignment::Slot(slot) => {
-                waited(x);
+                waited(x, Some(&slot));
                 return Ok(slot);
             }
             Assignment::Queued(mut ticket) => {
@@ -89,14 +91,14 @@ pub(crate) async fn assign(
                 .await;
                 match granted {
                     Ok(Granted::Slot(slot)) => {
-                        waited(x);
+                        waited(x, Some(&slot));
                         return Ok(slot);
                     }
                     Ok(Granted::Again) => {
                         attempts.turned_away(proxy, &mut want);
                     }
                     Err(unserved) => {
-                        waited(x);
+                        waited(x, None);
                         return Err(unserved);
                     }
                 }

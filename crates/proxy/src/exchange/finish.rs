@@ -37,13 +37,24 @@ fn run_quietly(live: &mut Live<'_, '_>) {
 
 /// Counts and logs an invalid HTTP/2 request, whose stream was reset without a response, as HAProxy does.
 pub(crate) fn malformed(conn: &mut Conn<'_>) {
+    without_request(conn, true);
+}
+
+/// Logs a connection of HTTP/2 that ends by an error while it has no stream that could tell of it.
+pub(crate) fn broken(conn: &mut Conn<'_>) {
+    without_request(conn, false);
+}
+
+fn without_request(conn: &mut Conn<'_>, counts: bool) {
     let mut x = conn.worker.take_exchange();
     let now = conn.worker.clock.now();
     conn.begin(&mut x, conn.ready(), conn.ready());
     x.log.termination = Termination(By::Refusal, During::Request);
     x.aborted(0);
     measure(conn, &mut x, now);
-    count(conn, &x);
+    if counts {
+        count(conn, &x);
+    }
     write(conn, &mut x);
     conn.worker.give_exchange(x);
 }
@@ -124,6 +135,14 @@ pub(crate) fn track_denied(conn: &Conn<'_>, x: &Exchange) {
     for tracking in tracked(conn, x) {
         tracking.http_error(conn.worker.now_ms());
     }
+}
+
+/// Reads the persistence cookie of a request that is denied: as in HAProxy, the log shows its server and what it was worth.
+pub(crate) fn look_at_cookie(conn: &Conn<'_>, x: &mut Exchange) {
+    let worker = conn.worker;
+    let Some(pool) = worker.shared.backends.get(x.backend.unwrap_or(conn.frontend)) else { return };
+    cookie::from_denied(x, conn.proxy_of(x), pool, worker.clock.unix_s());
+    x.server = x.server.take().or_else(|| pool.get(x.persistent?));
 }
 
 fn count(conn: &Conn<'_>, x: &Exchange) {
@@ -227,8 +246,11 @@ fn write_line(conn: &mut Conn<'_>, x: &mut Exchange) {
     if x.refused {
         x.log.bytes_uploaded = 0;
     }
-    if x.backend.is_some_and(|index| !cookie::is_managed(&worker.shared.config.proxies[index])) {
-        x.log.cookie = *b"--";
+    match cookie::is_managed(conn.proxy_of(x)) {
+        false => x.log.cookie = *b"--",
+        // It was not looked at.
+        true if !x.refused && x.log.cookie == *b"--" => x.log.cookie = *b"NN",
+        true => {}
     }
     let rules = worker.shared.program.of(frontend);
     let mut line = worker.buffers.take_head();

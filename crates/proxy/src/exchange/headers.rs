@@ -177,6 +177,12 @@ fn is_captured(cookie: &[u8], capture: &Capture) -> bool {
     cookie.starts_with(capture.name.as_bytes()) && cookie.contains(&b'=')
 }
 
+/// A captured cookie without blanks around its equals sign, as long as the capture says.
 fn cut(cookie: &[u8], capture: &Capture) -> Vec<u8> {
-    cookie[..cookie.len().min(capture.len as usize)].to_vec()
+    let mut cut = match memchr::memchr(b'=', cookie) {
+        Some(at) => [cookie[..at].trim_ascii_end(), b"=", cookie[at + 1..].trim_ascii_start()].concat(),
+        None => cookie.to_vec(),
+    };
+    cut.truncate(capture.len as usize);
+    cut
 }

@@ -210,6 +210,7 @@ pub(crate) fn may_begin_so(bytes: &[u8]) -> bool {
 async fn preface(conn: &mut Conn<'_>, stream: &mut Stream, begun: &mut Vec<u8>) -> bool {
     loop {
         if !may_begin_so(begun) {
+            finish::broken(conn);
             close::close(stream, &mut conn.deadline, true).await;
             close::linger(conn, stream).await;
             return false;
@@ -221,8 +222,17 @@ async fn preface(conn: &mut Conn<'_>, stream: &mut Stream, begun: &mut Vec<u8>) 
         let read = in_time(&mut conn.deadline, poll_fn(|cx| stream.poll_fill(cx, &mut buffer, usize::MAX))).await;
         begun.extend_from_slice(buffer.data());
         conn.worker.buffers.give(buffer);
-        if !matches!(read, Some(Ok(Fill::Bytes(_)))) {
-            return false;
+        match read {
+            Some(Ok(Fill::Bytes(_))) => {}
+            // As in HAProxy 2.6, one that has agreed on HTTP/2 in its handshake and has said nothing has asked nothing.
+            Some(_) if begun.is_empty() && (conn.facts.tls.is_some() || conn.proxy().options.dontlognull) => {
+                return false;
+            }
+            Some(_) => {
+                finish::broken(conn);
+                return false;
+            }
+            None => return false,
         }
     }
 }
@@ -284,6 +294,14 @@ impl Connected {
                 }
                 if let Poll::Ready(accepted) = accepted {
                     turn::spend(cost::STREAM);
+                    if let Some(Err(error)) = &accepted
+                        && error.is_go_away()
+                        && error.is_library()
+                        && self.streams.open() == 0
+                    {
+                        self.look_at_changes(conn);
+                        finish::broken(conn);
+                    }
                     // If possible, h2 has already sent the error to the client as GOAWAY.
                     return Poll::Ready(accepted.and_then(Result::ok));
                 }

@@ -4,7 +4,7 @@ use super::persistence::ForcedOrIgnored;
 use crate::exchange::state::{CookiePersistence, Exchange};
 use crate::server::{Backend, Server, ServerId};
 use penstock_config::model::{Cookie, CookieMode, Proxy};
-use penstock_http::{Known, ResponseHead};
+use penstock_http::{Fields, Known, ResponseHead};
 use penstock_rules::fetch::end_of_cookie;
 use std::{sync::Arc, time::Duration};
 
@@ -56,6 +56,26 @@ pub(crate) fn from_client(x: &mut Exchange, proxy: &Proxy, pool: &Backend, rules
             }
             Some(_) => {}
         }
+    }
+}
+
+/// Looks for the cookie of a request that goes to no server, for the log.
+pub(crate) fn from_denied(x: &mut Exchange, proxy: &Proxy, pool: &Backend, now: u64) {
+    from_client(x, proxy, pool, ForcedOrIgnored::default(), now);
+}
+
+/// Drops the blanks around the equals signs of cookies: HAProxy does wherever it looks for one, as for `capture cookie`.
+pub(crate) fn tidy(fields: &mut Fields) {
+    let mut position = 0;
+    while let Some(field) = fields.at(position) {
+        if field.known == Known::Cookie {
+            let header = field.value.to_vec();
+            if let Some(rest) = rewritten(&header, b"", |_| Fate::Kept).filter(|rest| *rest != header) {
+                // What is left of a valid field value is valid.
+                let _ = fields.set_value_at(position, &rest);
+            }
+        }
+        position += 1;
     }
 }
 

@@ -24,6 +24,7 @@ use crate::{
 use penstock_http::{Framing, ResponseHead, Version};
 use penstock_rules::{By, During, Reply, ReplyBody, Rules, Termination, Verdict, Why};
 use std::{future::poll_fn, sync::Arc, time::Duration};
+use tokio::time::Instant;
 
 /// Runs `http-request` rules, or `tcp-request content` rules on a request. The latter may wait for more of the body for
 /// up to `inspect`, their `inspect-delay`.
@@ -58,15 +59,22 @@ pub(crate) async fn request(live: &mut Live<'_, '_>, rules: &Rules, inspect: Opt
                     cells.intercepted.inc();
                 }
                 match why {
-                    Why::Deny => refused(live, During::Request),
+                    Why::Deny => {
+                        live.conn.request_decided(live.x);
+                        finish::look_at_cookie(live.conn, live.x);
+                        refused(live, During::Request);
+                    }
                     Why::Tarpit => {
+                        finish::look_at_cookie(live.conn, live.x);
                         refused(live, During::Tarpit);
                         respond::release_request(live.conn, live.x);
-                        let since = live.worker.clock.now();
-                        tarpit(live).await;
-                        (live.x.log.TR, live.x.log.Tw) = (-1, ms_between(since, live.worker.clock.now()));
+                        if tarpit(live).await == Tarpit::Left {
+                            respond::hang_up(live.client, live.x, answer.status);
+                            return Judged::Over;
+                        }
                     }
                     Why::Return | Why::Redirect | Why::Auth => {
+                        live.conn.request_decided(live.x);
                         live.x.log.termination = Termination(By::Ourselves, During::Request);
                     }
                 }
@@ -76,14 +84,14 @@ pub(crate) async fn request(live: &mut Live<'_, '_>, rules: &Rules, inspect: Opt
             Verdict::Reject | Verdict::Close => {
                 live.conn.listener_cells().iter().for_each(|cells| cells.denied_requests.inc());
                 live.x.log.TR = -1;
-                refused(live, During::Request);
+                live.x.log.termination = Termination(By::Refusal, During::Request);
                 live.client.close();
                 return Judged::Over;
             }
             Verdict::SilentDrop => {
                 count_silent_drop(live.conn, live.x);
                 live.x.log.TR = -1;
-                refused(live, During::Request);
+                live.x.log.termination = Termination(By::Refusal, During::Request);
                 live.client.vanish();
                 return Judged::Over;
             }
@@ -94,6 +102,7 @@ pub(crate) async fn request(live: &mut Live<'_, '_>, rules: &Rules, inspect: Opt
                     respond::error(live, 500).await;
                     return Judged::Over;
                 };
+                live.conn.request_decided(live.x);
                 service::taken_by(live.conn, live.x, found.log_name());
                 service::answer(live, found.clone(), live.conn.frontend).await;
                 return Judged::Over;
@@ -241,13 +250,37 @@ async fn wait_for_response_body(
     Judged::Over
 }
 
-/// Holds a client for `timeout tarpit`, unless it leaves.
-async fn tarpit(live: &mut Live<'_, '_>) {
+/// How a client that was held left the tarpit.
+#[derive(PartialEq, Eq)]
+enum Tarpit {
+    /// It has waited for all of the time.
+    Served,
+    /// It has reset its stream, or the connection of its streams has ended.
+    Left,
+}
+
+/// Holds a client for `timeout tarpit`. One that closes a connection of HTTP/1, or its half, is held all the same: else it would have
+/// its answer at once. In the log, the time counts as that in queues; and the request was never complete, unless its body was waited for.
+async fn tarpit(live: &mut Live<'_, '_>) -> Tarpit {
     let timeouts = &live.proxy().timeouts;
-    let Some(time) = timeouts.tarpit.or(timeouts.connect) else { return };
-    live.conn.deadline.set(live.worker.clock.now(), Some(time));
-    let gone = std::future::poll_fn(|cx| live.client.poll_gone(cx));
-    in_time(&mut live.conn.deadline, gone).await;
+    let mut left = Tarpit::Served;
+    if let Some(time) = timeouts.tarpit.or(timeouts.connect) {
+        live.conn.deadline.set(live.worker.clock.now(), Some(time));
+        let cancelled = std::future::poll_fn(|cx| live.client.poll_cancelled(cx));
+        if in_time(&mut live.conn.deadline, cancelled).await.is_some() {
+            left = Tarpit::Left;
+        }
+    }
+    let now = live.worker.clock.now();
+    let buffers = live.proxy().options.http_buffer_request || live.conn.proxy().options.http_buffer_request;
+    let (log, times) = (&mut live.x.log, &live.x.times);
+    let waited = |since: Option<Instant>| since.map_or(0, |since| ms_between(since, now));
+    if buffers {
+        log.Tw = waited(times.complete);
+    } else {
+        (log.TR, log.Tw) = (-1, log.Th + log.Ti + waited(times.first_byte));
+    }
+    left
 }
 
 /// Sends a response that a rule made.

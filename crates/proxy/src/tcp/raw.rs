@@ -76,12 +76,14 @@ impl Raw {
         }
         Ok(())
     }
-    /// Discards what has arrived already: if it stayed unread, closing would send a reset instead of an orderly end.
+    /// Discards what has arrived already, and counts it: if it stayed unread, closing would send a reset instead of an orderly end.
     pub async fn discard(&mut self) {
         let mut left = DISCARD_BYTES;
         poll_fn(|cx| {
             loop {
-                left = left.saturating_sub(self.pending().len());
+                let arrived = self.pending().len();
+                self.counts.received += arrived as u64;
+                left = left.saturating_sub(arrived);
                 self.give_back();
                 if left == 0 || !matches!(self.poll_more(cx), Poll::Ready(Ok(Fill::Bytes(_)))) {
                     return Poll::Ready(());
