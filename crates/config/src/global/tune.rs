@@ -189,38 +189,18 @@ pub(super) const WITHOUT_EFFECT: &[Entry] = &[
     Entry::accepted("no-memory-trimming", NONE, "Keeps unused memory instead of returning it to the system", BUFFERS),
     Entry::accepted("profiling.tasks", between(1, 1), "Profiles the CPU time of tasks", "use perf"),
     Entry::accepted("profiling.memory", between(1, 1), "Profiles memory use", "use perf"),
-    Entry::new("tune.buffers.limit", ONE, "Largest number of buffers", |_, a| {
-        a.number("a number", 0..=i64::from(i32::MAX)).map(drop)
-    })
-    .notice(BUFFERS),
-    Entry::new("tune.buffers.reserve", ONE, "Number of buffers held in reserve", |_, a| {
-        a.number("a number", 0..=i64::from(i32::MAX)).map(drop)
-    })
-    .notice(BUFFERS),
+    Entry::new("tune.buffers.limit", ONE, "Largest number of buffers", number).notice(BUFFERS),
+    Entry::new("tune.buffers.reserve", ONE, "Number of buffers held in reserve", number).notice(BUFFERS),
     Entry::accepted("tune.bufsize.large", ONE, "Size of a large buffer, in bytes", BUFFERS),
     Entry::accepted("tune.bufsize.small", ONE, "Size of a small buffer, in bytes", BUFFERS),
     Entry::accepted("tune.recv_enough", ONE, "Number of bytes after which a read is not repeated", BUFFERS),
     Entry::accepted("tune.pipesize", ONE, "Size of a pipe, in bytes", BUFFERS),
-    Entry::new("tune.memory.hot-size", ONE, "Memory that each thread keeps in its local cache", |_, a| {
-        a.number("a number", 1..=i64::from(i32::MAX)).map(drop)
-    })
-    .notice(BUFFERS),
-    Entry::new("tune.rcvbuf.frontend", ONE, "Receive buffer of datagram sockets", |_, a| {
-        a.number("a number", 1..=i64::from(i32::MAX)).map(drop)
-    })
-    .notice(BUFFERS),
-    Entry::new("tune.rcvbuf.backend", ONE, "Receive buffer of datagram sockets", |_, a| {
-        a.number("a number", 1..=i64::from(i32::MAX)).map(drop)
-    })
-    .notice(BUFFERS),
-    Entry::new("tune.sndbuf.frontend", ONE, "Send buffer of datagram sockets", |_, a| {
-        a.number("a number", 1..=i64::from(i32::MAX)).map(drop)
-    })
-    .notice(BUFFERS),
-    Entry::new("tune.sndbuf.backend", ONE, "Send buffer of datagram sockets", |_, a| {
-        a.number("a number", 1..=i64::from(i32::MAX)).map(drop)
-    })
-    .notice(BUFFERS),
+    Entry::new("tune.memory.hot-size", ONE, "Memory that each thread keeps in its local cache", number_above_zero)
+        .notice(BUFFERS),
+    Entry::new("tune.rcvbuf.frontend", ONE, "Receive buffer of datagram sockets", number_above_zero).notice(BUFFERS),
+    Entry::new("tune.rcvbuf.backend", ONE, "Receive buffer of datagram sockets", number_above_zero).notice(BUFFERS),
+    Entry::new("tune.sndbuf.frontend", ONE, "Send buffer of datagram sockets", number_above_zero).notice(BUFFERS),
+    Entry::new("tune.sndbuf.backend", ONE, "Send buffer of datagram sockets", number_above_zero).notice(BUFFERS),
     Entry::accepted("tune.notsent-lowat.client", ONE, "Unsent bytes that may wait in the kernel", BUFFERS),
     Entry::accepted("tune.notsent-lowat.server", ONE, "Unsent bytes that may wait in the kernel", BUFFERS),
     Entry::accepted("tune.zlib.memlevel", ONE, "Memory level of the compressor", ZLIB),
@@ -249,10 +229,7 @@ pub(super) const WITHOUT_EFFECT: &[Entry] = &[
     Entry::accepted("tune.fd.edge-triggered", ONE, "Uses edge-triggered polling", POLLER),
     Entry::accepted("tune.maxpollevents", ONE, "Largest number of events handled in one polling round", POLLER),
     Entry::accepted("tune.runqueue-depth", ONE, "Largest number of tasks run in one round", POLLER),
-    Entry::new("tune.sched.low-latency", ONE, "Schedules tasks for low latency", |_, a| {
-        a.choice("a switch", &[("on", ()), ("off", ())])
-    })
-    .notice(POLLER),
+    Entry::new("tune.sched.low-latency", ONE, "Schedules tasks for low latency", switch).notice(POLLER),
     Entry::new("tune.listener.default-shards", ONE, "Default number of listening sockets for each address", |_, a| {
         a.choice("a way to share", &[("by-process", ()), ("by-thread", ()), ("by-group", ())])
     })
@@ -300,10 +277,7 @@ pub(super) const WITHOUT_EFFECT: &[Entry] = &[
         "floods are cut at once",
     ),
     Entry::accepted("tune.h2.log-errors", ONE, "HTTP/2 errors that are logged", "every error is counted"),
-    Entry::new("tune.idletimer", ONE, "Inactivity after which a stream counts as idle", |_, a| {
-        a.time("a time").map(drop)
-    })
-    .notice(BUFFERS),
+    Entry::new("tune.idletimer", ONE, "Inactivity after which a stream counts as idle", time).notice(BUFFERS),
     Entry::accepted(
         "tune.max-checks-per-thread",
         ONE,
@@ -317,23 +291,18 @@ pub(super) const WITHOUT_EFFECT: &[Entry] = &[
         "rules run to their end",
     ),
     Entry::accepted("tune.lua.bool-sample-conversion", ONE, "How Lua sees boolean samples", LUA),
-    Entry::new("tune.lua.burst-timeout", ONE, "Time that a Lua script may take", |_, a| a.time("a time").map(drop))
-        .notice(LUA),
+    Entry::new("tune.lua.burst-timeout", ONE, "Time that a Lua script may take", time).notice(LUA),
     Entry::accepted("tune.lua.forced-yield", ONE, "Number of Lua instructions before a script must yield", LUA).spare(),
     Entry::accepted("tune.lua.log.loggers", ONE, "Where Lua's log messages go", LUA),
     Entry::accepted("tune.lua.log.stderr", ONE, "Whether Lua's log messages go to stderr as well", LUA),
     Entry::accepted("tune.lua.maxmem", ONE, "Memory that Lua scripts may use", LUA).spare(),
     Entry::accepted("tune.lua.openlibs", ONE, "Libraries that Lua scripts may open", LUA),
     Entry::accepted("tune.lua.service-timeout", ONE, "Time that a Lua script may take", LUA).spare(),
-    Entry::new("tune.lua.session-timeout", ONE, "Time that a Lua script may take", |_, a| a.time("a time").map(drop))
-        .notice(LUA)
-        .spare(),
+    Entry::new("tune.lua.session-timeout", ONE, "Time that a Lua script may take", time).notice(LUA).spare(),
     Entry::accepted("tune.lua.task-timeout", ONE, "Time that a Lua script may take", LUA).spare(),
-    Entry::new("tune.pattern.cache-size", ONE, "Number of pattern look-ups whose results are cached", |_, a| {
-        a.number("a number", 0..=i64::from(i32::MAX)).map(drop)
-    })
-    .notice("look-ups are not cached")
-    .spare(),
+    Entry::new("tune.pattern.cache-size", ONE, "Number of pattern look-ups whose results are cached", number)
+        .notice("look-ups are not cached")
+        .spare(),
     Entry::new(
         "tune.peers.max-updates-at-once",
         ONE,
@@ -348,14 +317,14 @@ pub(super) const WITHOUT_EFFECT: &[Entry] = &[
         "tune.pool-high-fd-ratio",
         ONE,
         "Share of file descriptors in use above which idle connections are closed",
-        |_, a| a.number("a number", 0..=100).map(drop),
+        percentage,
     )
     .notice(POOLS),
     Entry::new(
         "tune.pool-low-fd-ratio",
         ONE,
         "Share of file descriptors in use below which idle connections are kept",
-        |_, a| a.number("a number", 0..=100).map(drop),
+        percentage,
     )
     .notice(POOLS),
     Entry::accepted(
@@ -369,10 +338,8 @@ pub(super) const WITHOUT_EFFECT: &[Entry] = &[
     Entry::accepted("tune.quic.cc-hystart", ONE, "Congestion control", QUIC),
     Entry::accepted("tune.quic.disable-tx-pacing", NONE, "Disables pacing of outgoing packets", QUIC),
     Entry::accepted("tune.quic.disable-udp-gso", NONE, "Disables segmentation offload of UDP", QUIC),
-    Entry::new("tune.quic.frontend.conn-tx-buffers.limit", ONE, "Send buffers of a QUIC connection", |_, a| {
-        a.number("a number", 1..=i64::from(i32::MAX)).map(drop)
-    })
-    .notice(QUIC),
+    Entry::new("tune.quic.frontend.conn-tx-buffers.limit", ONE, "Send buffers of a QUIC connection", number_above_zero)
+        .notice(QUIC),
     Entry::accepted(
         "tune.quic.frontend.default-max-window-size",
         ONE,
@@ -400,10 +367,8 @@ pub(super) const WITHOUT_EFFECT: &[Entry] = &[
         "Share of a connection's window that one stream may use",
         QUIC,
     ),
-    Entry::new("tune.quic.max-frame-loss", ONE, "Number of times a QUIC frame may be lost", |_, a| {
-        a.number("a number", 1..=i64::from(i32::MAX)).map(drop)
-    })
-    .notice(QUIC),
+    Entry::new("tune.quic.max-frame-loss", ONE, "Number of times a QUIC frame may be lost", number_above_zero)
+        .notice(QUIC),
     Entry::accepted(
         "tune.quic.reorder-ratio",
         ONE,
@@ -414,7 +379,7 @@ pub(super) const WITHOUT_EFFECT: &[Entry] = &[
         "tune.quic.retry-threshold",
         ONE,
         "Number of half-open QUIC connections above which clients must prove their address",
-        |_, a| a.number("a number", 1..=i64::from(i32::MAX)).map(drop),
+        number_above_zero,
     )
     .notice(QUIC),
     Entry::accepted("tune.quic.socket-owner", ONE, "Whether each QUIC connection has a socket of its own", QUIC),
@@ -431,48 +396,25 @@ pub(super) const WITHOUT_EFFECT: &[Entry] = &[
         "Gives each process a TLS session cache of its own",
         "there is one process",
     ),
-    Entry::new("tune.ssl.hard-maxrecord", ONE, "Largest TLS record", |_, a| {
-        a.number("a number", 0..=i64::from(i32::MAX)).map(drop)
-    })
-    .notice(RECORDS),
-    Entry::new("tune.ssl.maxrecord", ONE, "Largest TLS record on a new connection", |_, a| {
-        a.number("a number", 0..=i64::from(i32::MAX)).map(drop)
-    })
-    .notice(RECORDS),
-    Entry::new("tune.ssl.keylog", ONE, "Keeps TLS secrets for debugging", |_, a| {
-        a.choice("a switch", &[("on", ()), ("off", ())])
-    })
-    .notice("secrets are not kept"),
-    Entry::new("tune.vars.check-max-size", ONE, "Memory that the variables of a health check may use", |_, a| {
-        a.size("a size", 0..=u64::from(u32::MAX)).map(drop)
-    })
-    .notice(VARS)
-    .spare(),
-    Entry::new("tune.vars.global-max-size", ONE, "Memory that all variables may use", |_, a| {
-        a.size("a size", 0..=u64::from(u32::MAX)).map(drop)
-    })
-    .notice(VARS)
-    .spare(),
-    Entry::new("tune.vars.proc-max-size", ONE, "Memory that the process's variables may use", |_, a| {
-        a.size("a size", 0..=u64::from(u32::MAX)).map(drop)
-    })
-    .notice(VARS)
-    .spare(),
-    Entry::new("tune.vars.reqres-max-size", ONE, "Memory that the variables of a message may use", |_, a| {
-        a.size("a size", 0..=u64::from(u32::MAX)).map(drop)
-    })
-    .notice(VARS)
-    .spare(),
-    Entry::new("tune.vars.sess-max-size", ONE, "Memory that the variables of a session may use", |_, a| {
-        a.size("a size", 0..=u64::from(u32::MAX)).map(drop)
-    })
-    .notice(VARS)
-    .spare(),
-    Entry::new("tune.vars.txn-max-size", ONE, "Memory that the variables of a transaction may use", |_, a| {
-        a.size("a size", 0..=u64::from(u32::MAX)).map(drop)
-    })
-    .notice(VARS)
-    .spare(),
+    Entry::new("tune.ssl.hard-maxrecord", ONE, "Largest TLS record", number).notice(RECORDS),
+    Entry::new("tune.ssl.maxrecord", ONE, "Largest TLS record on a new connection", number).notice(RECORDS),
+    Entry::new("tune.ssl.keylog", ONE, "Keeps TLS secrets for debugging", switch).notice("secrets are not kept"),
+    Entry::new("tune.vars.check-max-size", ONE, "Memory that the variables of a health check may use", size)
+        .notice(VARS)
+        .spare(),
+    Entry::new("tune.vars.global-max-size", ONE, "Memory that all variables may use", size).notice(VARS).spare(),
+    Entry::new("tune.vars.proc-max-size", ONE, "Memory that the process's variables may use", size)
+        .notice(VARS)
+        .spare(),
+    Entry::new("tune.vars.reqres-max-size", ONE, "Memory that the variables of a message may use", size)
+        .notice(VARS)
+        .spare(),
+    Entry::new("tune.vars.sess-max-size", ONE, "Memory that the variables of a session may use", size)
+        .notice(VARS)
+        .spare(),
+    Entry::new("tune.vars.txn-max-size", ONE, "Memory that the variables of a transaction may use", size)
+        .notice(VARS)
+        .spare(),
     Entry::accepted("debug.counters", ONE, "Event counters for developers", "use perf"),
     Entry::accepted("trace", ANYTHING, "Events that are traced", "nothing is traced"),
     Entry::accepted("stress-level", ONE, "Level of stress for developers' tests", "no stress is applied"),
@@ -500,6 +442,30 @@ fn streams(tune: &mut H2Tune, args: &mut Args<'_>) -> Parsed {
 fn glitches(tune: &mut H2Tune, args: &mut Args<'_>) -> Parsed {
     tune.glitches_threshold = args.number("a number of glitches", 0..=i32::MAX as u32)?;
     Ok(())
+}
+
+fn switch(_: &mut Global, args: &mut Args<'_>) -> Parsed {
+    args.choice("a switch", &[("on", ()), ("off", ())])
+}
+
+fn number(_: &mut Global, args: &mut Args<'_>) -> Parsed {
+    args.number("a number", 0..=i64::from(i32::MAX)).map(drop)
+}
+
+fn number_above_zero(_: &mut Global, args: &mut Args<'_>) -> Parsed {
+    args.number("a number", 1..=i64::from(i32::MAX)).map(drop)
+}
+
+fn percentage(_: &mut Global, args: &mut Args<'_>) -> Parsed {
+    args.number("a number", 0..=100).map(drop)
+}
+
+fn size(_: &mut Global, args: &mut Args<'_>) -> Parsed {
+    args.size("a size", 0..=u64::from(u32::MAX)).map(drop)
+}
+
+fn time(_: &mut Global, args: &mut Args<'_>) -> Parsed {
+    args.time("a time").map(drop)
 }
 
 /// Sets the number of bytes of a ClientHello that are captured; 0 captures nothing.

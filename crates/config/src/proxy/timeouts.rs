@@ -39,23 +39,19 @@ pub(super) const KEYWORDS: &[Entry] = &[
         count(a, &mut d.proxy.options.clitcpka_probes)
     }),
     timeout("clitcpka-idle", FRONT, "Inactivity before the first TCP keep-alive probe to a client", |d, a| {
-        d.proxy.options.clitcpka_probes.idle = seconds(a)?;
-        Ok(())
+        seconds(a, &mut d.proxy.options.clitcpka_probes.idle)
     }),
     timeout("clitcpka-intvl", FRONT, "Time between TCP keep-alive probes to a client", |d, a| {
-        d.proxy.options.clitcpka_probes.interval = seconds(a)?;
-        Ok(())
+        seconds(a, &mut d.proxy.options.clitcpka_probes.interval)
     }),
     timeout("srvtcpka-cnt", BACK, "Number of TCP keep-alive probes before a server counts as dead", |d, a| {
         count(a, &mut d.proxy.options.srvtcpka_probes)
     }),
     timeout("srvtcpka-idle", BACK, "Inactivity before the first TCP keep-alive probe to a server", |d, a| {
-        d.proxy.options.srvtcpka_probes.idle = seconds(a)?;
-        Ok(())
+        seconds(a, &mut d.proxy.options.srvtcpka_probes.idle)
     }),
     timeout("srvtcpka-intvl", BACK, "Time between TCP keep-alive probes to a server", |d, a| {
-        d.proxy.options.srvtcpka_probes.interval = seconds(a)?;
-        Ok(())
+        seconds(a, &mut d.proxy.options.srvtcpka_probes.interval)
     }),
     obsolete("clitimeout", FRONT, "write 'timeout client'"),
     obsolete("srvtimeout", BACK, "write 'timeout server'"),
@@ -97,16 +93,15 @@ fn count(args: &mut Args<'_>, probes: &mut Probes) -> Parsed {
     Ok(())
 }
 
-fn seconds(args: &mut Args<'_>) -> Parsed<Option<Duration>> {
+fn seconds(args: &mut Args<'_>, into: &mut Option<Duration>) -> Parsed {
     let word = args.peek();
     let time = args.time_in_unit("a time", Duration::from_secs(1))?;
     // The system counts whole seconds.
     let seconds = time.as_millis().div_ceil(1_000) as u64;
-    match word.filter(|_| seconds > PROBE_SECONDS_MAX) {
-        Some(word) => {
-            let message = format!("'{}' is longer than the system waits with a probe", word.text);
-            args.wrong(word, message, format!("expected at most {PROBE_SECONDS_MAX} s"))
-        }
-        None => Ok(Some(Duration::from_secs(seconds)).filter(|time| !time.is_zero())),
+    if let Some(word) = word.filter(|_| seconds > PROBE_SECONDS_MAX) {
+        let message = format!("'{}' is longer than the system waits with a probe", word.text);
+        return args.wrong(word, message, format!("expected at most {PROBE_SECONDS_MAX} s"));
     }
+    *into = Some(Duration::from_secs(seconds)).filter(|time| !time.is_zero());
+    Ok(())
 }
