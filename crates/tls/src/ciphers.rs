@@ -147,6 +147,7 @@ impl Known {
 /// As in OpenSSL there is one list of all suites, of which some are chosen. Choosing a suite moves it to the end, and
 /// taking one back moves it to the front, where the next word finds it first.
 pub(crate) fn ciphers(text: &str) -> Chosen<SupportedCipherSuite> {
+    let all = known();
     let mut rest = known();
     let mut chosen: Vec<Known> = Vec::new();
     let mut dropped = Vec::new();
@@ -179,7 +180,7 @@ pub(crate) fn ciphers(text: &str) -> Chosen<SupportedCipherSuite> {
                 chosen.append(&mut last);
             }
             _ => {
-                if !known().iter().any(selects) {
+                if !all.iter().any(selects) {
                     dropped.push(word.to_owned());
                 }
                 chosen.append(&mut take(&mut rest, selects));

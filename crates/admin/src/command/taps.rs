@@ -13,11 +13,7 @@ pub(super) fn show(handle: &Handle, json: bool) -> String {
     let mut out =
         String::from("# service state copied missed packets bytes dropped waiting buffer opened failed target\n");
     for tap in &taps {
-        let (state, why) = match &tap.state {
-            TapState::Waiting => ("waiting", None),
-            TapState::Writing => ("writing", None),
-            TapState::Failed(why) => ("failed", Some(why)),
-        };
+        let (state, why) = words(&tap.state);
         let _ = write!(
             out,
             "{} {state} {} {} {} {} {} {} {} {} {} {}",
@@ -40,14 +36,19 @@ pub(super) fn show(handle: &Handle, json: bool) -> String {
 }
 
 fn object(tap: &TapView) -> Json {
-    let (state, why) = match &tap.state {
-        TapState::Waiting => ("waiting", None),
-        TapState::Writing => ("writing", None),
-        TapState::Failed(why) => ("failed", Some(why)),
-    };
+    let (state, why) = words(&tap.state);
     json!({
         "service": *tap.name, "target": tap.target, "state": state, "error": why, "copied": tap.begun, "missed": tap.missed,
         "packets": tap.packets, "bytes": tap.written, "dropped": tap.dropped, "waiting": tap.used, "buffer": tap.limit,
         "opened": tap.opened, "failed": tap.failed,
     })
+}
+
+/// The state in a word, and why it is so.
+fn words(state: &TapState) -> (&'static str, Option<&String>) {
+    match state {
+        TapState::Waiting => ("waiting", None),
+        TapState::Writing => ("writing", None),
+        TapState::Failed(why) => ("failed", Some(why)),
+    }
 }

@@ -284,7 +284,6 @@ fn server(ctx: &Context<'_>, args: &[Arg]) -> Result<ServerLoad, Missing> {
     }
 }
 
-/// RFC 9562, section 5.4.
 /// A UUID (RFC 9562) of that version, with the other bits of its two halves.
 fn uuid(version: u8, high: u64, low: u64) -> Vec<u8> {
     let mut out = Vec::with_capacity(36);
