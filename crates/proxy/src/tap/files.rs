@@ -93,10 +93,9 @@ impl Files {
 
 /// A moment in UTC, as names have it: `20261127T174500.000123Z`.
 fn stamp(unix_us: u64) -> String {
-    let (seconds, us) = (unix_us / 1_000_000, unix_us % 1_000_000);
-    let (days, second) = (seconds / 86_400, seconds % 86_400);
-    let (year, month, day) = date(days);
-    format!("{year:04}{month:02}{day:02}T{:02}{:02}{:02}.{us:06}Z", second / 3600, second / 60 % 60, second % 60)
+    let mut second = Vec::new();
+    penstock_rules::time::format((unix_us / 1_000_000) as i64, 0, b"%Y%m%dT%H%M%S", &mut second);
+    format!("{}.{:06}Z", String::from_utf8_lossy(&second), unix_us % 1_000_000)
 }
 
 fn is_stamp(text: &str) -> bool {
@@ -106,18 +105,6 @@ fn is_stamp(text: &str) -> bool {
             b'0' => byte.is_ascii_digit(),
             other => byte == other,
         })
-}
-
-/// The date of a day, counted from 1970. Years begin in March here, so that a leap day is the last of its year.
-fn date(days: u64) -> (u64, u64, u64) {
-    let days = days + 719_468;
-    let (era, of_era) = (days / 146_097, days % 146_097);
-    let year = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;
-    let of_year = of_era - (365 * year + year / 4 - year / 100);
-    let month = (5 * of_year + 2) / 153;
-    let day = of_year - (153 * month + 2) / 5 + 1;
-    let month = if month < 10 { month + 3 } else { month - 9 };
-    (era * 400 + year + u64::from(month <= 2), month, day)
 }
 
 #[cfg(test)]
