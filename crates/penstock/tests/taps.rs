@@ -8,7 +8,7 @@ mod common;
 mod fake;
 
 use common::{
-    Place, free_port, run,
+    Place, bytes, free_port, run,
     running::{Running, TERM, USR2, master, successes, until},
 };
 use std::{
@@ -18,11 +18,6 @@ use std::{
     path::{Path, PathBuf},
     process::Command,
 };
-
-/// Bytes that differ from place to place.
-fn bytes(size: usize) -> Vec<u8> {
-    (0..size).map(|at| (at * 31 % 251 + at / 4096) as u8).collect()
-}
 
 /// A running penstock that copies.
 struct Front {

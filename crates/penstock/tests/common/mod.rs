@@ -54,6 +54,11 @@ pub fn run(arguments: &[&dyn AsRef<std::ffi::OsStr>]) -> Output {
     penstock().args(arguments.iter().map(|a| a.as_ref())).output().unwrap()
 }
 
+/// Bytes that differ from place to place.
+pub fn bytes(size: usize) -> Vec<u8> {
+    (0..size).map(|at| (at * 31 % 251 + at / 4096) as u8).collect()
+}
+
 /// A port below the kernel's ephemeral range, so that no connection gets it before it is bound; never the same one twice.
 pub fn free_port() -> u16 {
     static GIVEN: AtomicU32 = AtomicU32::new(0);

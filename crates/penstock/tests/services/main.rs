@@ -6,7 +6,7 @@ mod fake;
 mod real;
 
 use common::{
-    Place, free_port, run,
+    Place, bytes, free_port, run,
     running::{Running, until},
 };
 use std::{
@@ -18,11 +18,6 @@ use std::{
     },
     time::Duration,
 };
-
-/// Bytes that differ from place to place.
-fn bytes(size: usize) -> Vec<u8> {
-    (0..size).map(|at| (at * 31 % 251 + at / 4096) as u8).collect()
-}
 
 /// A running penstock with services.
 struct Front {

@@ -221,11 +221,10 @@ impl<'a> Bound<'a> {
         let Place { proxy, bind, .. } = self.place;
         // Accepted sockets inherit these options, which saves a system call per connection.
         socket.set_tcp_nodelay(true).map_err(create)?;
-        if proxy.options.clitcpka || is_inherited {
-            socket.set_keepalive(proxy.options.clitcpka).map_err(create)?;
-            if proxy.options.clitcpka {
-                sockopt::keep_alive(&socket, proxy.options.clitcpka_probes, is_inherited).map_err(create)?;
-            }
+        if proxy.options.clitcpka {
+            sockopt::keep_alive(&socket, proxy.options.clitcpka_probes, is_inherited).map_err(create)?;
+        } else if is_inherited {
+            socket.set_keepalive(false).map_err(create)?;
         }
         if bind.mss.is_some() || is_inherited {
             socket.set_tcp_mss(bind.mss.unwrap_or(0)).map_err(create)?;
