@@ -13,7 +13,15 @@ pub(super) struct Files {
     path: PathBuf,
     rotate: u64,
     keep: usize,
-    open: Option<(File, u64)>,
+    open: Option<Open>,
+}
+
+/// The file that is written to.
+struct Open {
+    file: File,
+    path: PathBuf,
+    /// Bytes of whole packets, and of the head before them.
+    size: u64,
 }
 
 impl Files {
@@ -26,37 +34,45 @@ impl Files {
     pub fn close(&mut self) {
         self.open = None;
     }
-    /// Begins a file, and removes the oldest ones.
+    /// Begins a file.
     pub fn open(&mut self) -> io::Result<()> {
         self.open = None;
         let mut now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_micros() as u64;
-        let file = loop {
+        let (file, path) = loop {
+            let path = self.named(&stamp(now));
             // What clients sent in confidence is for the user of the process alone.
             let mut options = OpenOptions::new();
-            match options.write(true).create_new(true).mode(0o600).open(self.named(&stamp(now))) {
+            match options.write(true).create_new(true).mode(0o600).open(&path) {
                 Err(e) if e.kind() == io::ErrorKind::AlreadyExists => now += 1,
-                opened => break opened?,
+                opened => break (opened?, path),
             }
         };
-        self.open = Some((file, 0));
-        self.tidy();
+        self.open = Some(Open { file, path, size: 0 });
         Ok(())
     }
-    /// Writes packets; a file in which they find no room has been the last one's successor by then.
+    /// Writes packets; a file in which they find no room has been the last one's successor by then. The oldest files are
+    /// removed once a new one has packets: on a full disk no copy is lost for one that cannot be written.
     pub fn write(&mut self, head: &[u8], packets: &[u8]) -> io::Result<()> {
-        if let Some((_, size)) = &self.open
-            && *size > head.len() as u64
-            && *size + packets.len() as u64 > self.rotate
+        let head_bytes = head.len() as u64;
+        if let Some(Open { size, .. }) = self.open
+            && size > head_bytes
+            && size + packets.len() as u64 > self.rotate
         {
             self.open()?;
         }
-        let Some((file, size)) = &mut self.open else { return Err(io::ErrorKind::NotConnected.into()) };
-        if *size == 0 {
-            file.write_all(head)?;
-            *size += head.len() as u64;
+        let Some(open) = &mut self.open else { return Err(io::ErrorKind::NotConnected.into()) };
+        let is_new = open.size == 0;
+        let head = if is_new { head } else { &[] };
+        if let Err(e) = open.file.write_all(head).and_then(|()| open.file.write_all(packets)) {
+            // Readers stumble over half a packet. What cannot be undone is left.
+            let _ = if is_new { fs::remove_file(&open.path) } else { open.file.set_len(open.size) };
+            self.close();
+            return Err(e);
         }
-        file.write_all(packets)?;
-        *size += packets.len() as u64;
+        open.size += (head.len() + packets.len()) as u64;
+        if is_new {
+            self.tidy();
+        }
         Ok(())
     }
     fn named(&self, stamp: &str) -> PathBuf {
@@ -118,6 +134,22 @@ mod tests {
         assert_eq!(stamp(951_782_400_000_000), "20000229T000000.000000Z");
         assert_eq!(stamp(1_795_801_500_000_123), "20261127T174500.000123Z");
         assert!(is_stamp(&stamp(5)) && !is_stamp("20261127T174500.00012Z") && !is_stamp("2026112aT174500.000123Z"));
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_written_replaces_none() {
+        let folder = tempfile::tempdir().unwrap();
+        let copy = folder.path().join("copy-20200101T000000.000000Z.pcapng");
+        fs::write(&copy, b"a copy").unwrap();
+        let mut files = Files::new(&folder.path().join("copy.pcapng"), 100, 1);
+        for _ in 0..3 {
+            files.open().unwrap();
+            // As a full disk: whatever is written fails.
+            files.open.as_mut().unwrap().file = File::options().write(true).open("/dev/full").unwrap();
+            assert!(files.write(b"head", b"packets").is_err());
+        }
+        let names: Vec<_> = fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().path()).collect();
+        assert_eq!(names, [copy]);
     }
 
     #[test]
