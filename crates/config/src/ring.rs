@@ -5,15 +5,16 @@ use crate::{
     bind,
     diagnostic::Diagnostics,
     keyword::{Keyword, ONE, Table, at_least},
-    model::{Config, LogAddress, LogTarget, Ring, RingServer, ServerSettings},
+    model::{Config, LogAddress, LogTarget, LogTransport, Ring, RingServer, ServerHost, ServerSettings},
     name::valid_name,
     peers,
     proxy::log_format,
     server,
-    span::{Spanned, Word},
+    span::{Span, Spanned, Word},
     surroundings::Surroundings,
     units::suggestion,
 };
+use std::time::Duration;
 
 type Entry = Keyword<Ring>;
 
@@ -89,6 +90,24 @@ fn server_line(ring: &mut Ring, args: &mut Args<'_>) -> Parsed {
     let settings = server::complete(settings);
     ring.servers.push(RingServer { name: name.text.clone(), span: args.span, host, port, settings });
     Ok(())
+}
+
+/// Adds the ring of a `log` line that names a server over TCP, with the settings that HAProxy gives it, and returns its
+/// name. Its lines have the format and the length of the `log` line.
+pub(crate) fn of_log_line(host: ServerHost, port: u16, span: Span, around: &mut Surroundings) -> String {
+    let name = format!("ring#{}", around.rings.len() + 1);
+    let description =
+        format!("created from log directive declared into '{}' at line {}", around.file_name, around.line);
+    let server = RingServer { name: name.clone(), span, host, port, settings: ServerSettings::default() };
+    around.rings.push(Ring {
+        description,
+        format: LogTransport::Usual,
+        connect: Some(Duration::from_secs(1)),
+        server: Some(Duration::from_secs(5)),
+        servers: vec![server],
+        ..Ring::new(name.clone(), 0, span)
+    });
+    name
 }
 
 /// Checks a section as a whole.

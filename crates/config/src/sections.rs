@@ -468,6 +468,8 @@ impl Sections {
             }
             http_errors.insert(section.name, by_status);
         }
+        let size = self.global.tune.bufsize as u64;
+        self.rings.extend(around.rings.drain(..).map(|ring| Ring { size, ..ring }));
         Config {
             http_errors,
             caches: std::mem::take(&mut self.caches),

@@ -3,7 +3,7 @@
 use crate::{
     diagnostic::Diagnostics,
     env::{Env, SPEAKS_HAPROXY},
-    model::{Config, Source},
+    model::{Config, Ring, Source},
     words::Variables,
 };
 use std::{
@@ -32,6 +32,8 @@ pub(crate) struct Surroundings {
     pub(crate) on_bind: bool,
     /// Whether `.diag` lines are shown (`-dD`).
     pub(crate) diagnostic_mode: bool,
+    /// The rings of `log` lines that name a server over TCP.
+    pub(crate) rings: Vec<Ring>,
 }
 
 /// `default-path`: the directory that relative paths are relative to.
@@ -87,6 +89,7 @@ impl Surroundings {
             line: 0,
             on_bind: false,
             diagnostic_mode: env.diagnostic_mode,
+            rings: Vec::new(),
         }
     }
 

@@ -74,7 +74,7 @@ impl LogTargets {
             lines
                 .iter()
                 .map(|line| {
-                    targets.push(Arc::new(Target::new(line, &rings)));
+                    targets.push(Arc::new(Target::new(line, &rings, diagnostics)));
                     targets.len() - 1
                 })
                 .collect()
@@ -89,6 +89,9 @@ impl LogTargets {
         let agents = config.spoe.iter().map(|engine| &engine.agent);
         let of_agent = agents.map(|agent| of(agent.log_global, add(&agent.logs))).collect();
         let of_forward = config.log_forwards.iter().map(|section| of(section.log_global, add(&section.logs))).collect();
+        if diagnostics.has_errors() {
+            return None;
+        }
         let hostname = config.global.log_send_hostname.as_ref().map(|name| match name {
             Some(name) => name.clone().into_bytes(),
             None => rustix::system::uname().nodename().to_bytes().to_vec(),

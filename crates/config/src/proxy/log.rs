@@ -2,9 +2,10 @@
 
 use super::draft::Draft;
 use crate::{
+    address::{self as addresses, Address, Family},
     args::{Args, Parsed, expected},
     keyword::{ALL, FRONT, Keyword, ONE, SOME},
-    model::{LogAddress, LogTarget, LogTransport},
+    model::{LogAddress, LogTarget, LogTransport, ServerHost},
     span::Word,
     syslog,
 };
@@ -183,29 +184,47 @@ fn address(args: &mut Args<'_>, word: &Word) -> Parsed<LogAddress> {
         Some(("backend", _)) => {
             return args.wrong(word, "logs cannot be sent to a backend", "give the address of a syslog server");
         }
-        Some(("tcp" | "tcp4" | "tcp6" | "stream+ip" | "uxst", _)) => {
+        Some(("tcp" | "tcp4" | "tcp6", _)) => return stream(args, word, text),
+        Some(("uxst" | "abns", _)) => {
             return args.wrong(
                 word,
-                "logs cannot be sent over a stream",
-                "log to 'ring@NAME', and give that ring a 'server'",
+                "logs are sent to datagram sockets of the host, not to streams",
+                "for instance '/dev/log'",
             );
         }
         _ => {}
     }
-    let plain = text.strip_prefix("udp4@").or(text.strip_prefix("udp6@")).unwrap_or(host_port);
-    match crate::address::parse(args, word, plain)? {
-        crate::address::Address::Net { host, port, .. } => {
+    let family = |prefix: &str, name: &str| text.strip_prefix(prefix).map(|rest| format!("{name}@{rest}"));
+    let plain = family("udp4@", "ipv4").or_else(|| family("udp6@", "ipv6"));
+    let (host, port) = host_and_port(args, word, plain.as_deref().unwrap_or(host_port))?;
+    Ok(LogAddress::Udp(host, port))
+}
+
+/// A log server over TCP: a ring of its own that has this server (manual section 4.2, `log`).
+fn stream(args: &mut Args<'_>, word: &Word, text: &str) -> Parsed<LogAddress> {
+    let (host, port) = host_and_port(args, word, text.strip_prefix("tcp@").unwrap_or(text))?;
+    let host = host.parse().map_or(ServerHost::Name(host), ServerHost::Ip);
+    let name = crate::ring::of_log_line(host, port, args.span, args.around);
+    Ok(LogAddress::Ring(name))
+}
+
+/// Parses the address of a log server; the port is 514 unless there is one.
+fn host_and_port(args: &mut Args<'_>, word: &Word, text: &str) -> Parsed<(String, u16)> {
+    match addresses::parse(args, word, text)? {
+        Address::Net { host, port, family } => {
             let port = match port.as_deref() {
                 None | Some("") => 514,
                 Some(port) => args.number_in(word, port, "a port", 1..=65535)?,
             };
             let host = if matches!(host.as_str(), "" | "*") { "127.0.0.1" } else { &host };
-            let valid = host.parse::<std::net::IpAddr>().is_ok()
-                || host.bytes().all(|c| c.is_ascii_alphanumeric() || matches!(c, b'-' | b'_' | b'.'));
+            let valid = match host.parse::<std::net::IpAddr>() {
+                Ok(ip) => family.is_none_or(|family| (family == Family::V4) == ip.is_ipv4()),
+                Err(_) => host.bytes().all(|c| c.is_ascii_alphanumeric() || matches!(c, b'-' | b'_' | b'.')),
+            };
             if !valid {
                 return args.wrong(word, format!("'{host}' is not the address of a log"), "for instance 127.0.0.1:514");
             }
-            Ok(LogAddress::Udp(host.to_owned(), port))
+            Ok((host.to_owned(), port))
         }
         _ => {
             args.wrong(word, format!("'{text}' is not the address of a log"), "for instance 127.0.0.1:514 or /dev/log")

@@ -4,7 +4,10 @@ use super::{
     header::{Clock, Line},
     ring::Sink,
 };
-use penstock_config::model::{LogAddress, LogTarget};
+use penstock_config::{
+    Diagnostics,
+    model::{LogAddress, LogTarget, LogTransport},
+};
 use rustix::{
     fs::{OFlags, fcntl_getfl, fcntl_setfl},
     io::Errno,
@@ -34,7 +37,7 @@ enum Address {
     Datagram(SocketAddrAny, Option<OwnedFd>),
     Stream(Option<Stream>),
     Ring(Arc<Sink>),
-    /// An address that does not resolve: its lines are lost.
+    /// An address without a meaning: its lines are lost.
     Nowhere,
 }
 
@@ -45,7 +48,8 @@ struct Stream {
 }
 
 impl Target {
-    pub fn new(line: &LogTarget, rings: &[Arc<Sink>]) -> Self {
+    /// Prepares a target; an address that cannot be resolved is added to `diagnostics`.
+    pub fn new(line: &LogTarget, rings: &[Arc<Sink>], diagnostics: &mut Diagnostics) -> Self {
         let mut line = line.clone();
         let address = match &line.address {
             LogAddress::Udp(host, port) => {
@@ -54,7 +58,12 @@ impl Target {
                         let domain = socket2::Domain::for_address(address);
                         Address::Datagram(any(address), datagram(domain))
                     }
-                    None => Address::Nowhere,
+                    None => {
+                        let finding =
+                            diagnostics.error(line.span, format!("the address '{host}' of a log cannot be resolved"));
+                        finding.hint("give its IP address");
+                        Address::Nowhere
+                    }
                 }
             }
             LogAddress::Unix(path) => match SocketAddrUnix::new(path) {
@@ -64,7 +73,9 @@ impl Target {
             LogAddress::Fd(number) => Address::Stream(Stream::new(*number)),
             LogAddress::Ring(name) => match rings.iter().find(|ring| ring.name == *name) {
                 Some(ring) => {
-                    line.format = ring.format;
+                    if ring.format != LogTransport::Usual {
+                        line.format = ring.format;
+                    }
                     Address::Ring(ring.clone())
                 }
                 None => Address::Nowhere,
