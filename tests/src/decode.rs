@@ -3,6 +3,7 @@
 use std::io::Read;
 
 use flate2::read::{DeflateDecoder, GzDecoder, ZlibDecoder};
+use ruzstd::decoding::StreamingDecoder;
 
 use crate::message::Message;
 
@@ -14,6 +15,8 @@ impl Message {
             "gzip" => ("gzip", read(GzDecoder::new(&self.body[..]))),
             // Either form goes by this name; the first byte of zlib's says so.
             "deflate" if self.body.first() == Some(&0x78) => ("zlib", read(ZlibDecoder::new(&self.body[..]))),
+            "br" => ("brotli", read(brotli::Decompressor::new(&self.body[..], 4096))),
+            "zstd" => ("zstd", StreamingDecoder::new(&self.body[..]).map_or_else(|_| (Vec::new(), false), read)),
             "deflate" => ("bare deflate", read(DeflateDecoder::new(&self.body[..]))),
             _ => return None,
         };

@@ -6,7 +6,13 @@ use penstock_http::{Fields, is_token, list};
 /// The algorithm that the client prefers: of the largest weight, and among those of equal weight the first that it names.
 ///
 /// `*` stands for the algorithm that was configured last.
+///
+/// Where brotli or zstd is offered, which HAProxy does not know, the first that was configured is the one among those of equal
+/// weight: browsers name gzip first, and would never get anything else.
 pub(crate) fn accepted(request: &Fields, offered: &[CompressionAlgorithm]) -> Option<CompressionAlgorithm> {
+    if offered.iter().any(|algorithm| algorithm.is_beyond_haproxy()) {
+        return first_of_the_heaviest(request, offered);
+    }
     let (mut best, mut chosen) = (0, None);
     for element in request.get_all(b"accept-encoding").flat_map(list) {
         let coding = &element[..element.iter().take_while(|c| is_token(&[**c])).count()];
@@ -17,6 +23,32 @@ pub(crate) fn accepted(request: &Fields, offered: &[CompressionAlgorithm]) -> Op
         let any = element.starts_with(b"*");
         let found = offered.iter().rev().find(|it| any || coding.eq_ignore_ascii_case(it.coding().as_bytes()));
         if let Some(algorithm) = found {
+            (best, chosen) = (weight, Some(*algorithm));
+        }
+    }
+    chosen
+}
+
+/// The first of those that the client gives the largest weight, which is that of `*` for what it does not name (RFC 9110 section 12.5.3).
+fn first_of_the_heaviest(request: &Fields, offered: &[CompressionAlgorithm]) -> Option<CompressionAlgorithm> {
+    let (mut named, mut any) = ([None; CompressionAlgorithm::NAMED.len()], 0);
+    let named = &mut named[..offered.len().min(CompressionAlgorithm::NAMED.len())];
+    for element in request.get_all(b"accept-encoding").flat_map(list) {
+        let coding = &element[..element.iter().take_while(|c| is_token(&[**c])).count()];
+        let weight = weight(&element[coding.len()..]);
+        if coding == b"*" {
+            any = weight;
+        }
+        for (found, algorithm) in named.iter_mut().zip(offered) {
+            if coding.eq_ignore_ascii_case(algorithm.coding().as_bytes()) {
+                *found = Some(weight);
+            }
+        }
+    }
+    let (mut best, mut chosen) = (0, None);
+    for (found, algorithm) in named.iter().zip(offered) {
+        let weight = found.unwrap_or(any);
+        if weight > best {
             (best, chosen) = (weight, Some(*algorithm));
         }
     }
@@ -65,7 +97,7 @@ pub(crate) fn is_too_old(request: &Fields) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use CompressionAlgorithm::{Deflate, Gzip, Identity, RawDeflate};
+    use CompressionAlgorithm::{Brotli, Deflate, Gzip, Identity, RawDeflate, Zstd};
 
     fn fields(name: &str, values: &[&str]) -> Fields {
         let mut fields = Fields::new();
@@ -99,6 +131,28 @@ mod tests {
             (&["deflate"], &[Deflate, RawDeflate], Some(RawDeflate)),
             (&["identity, gzip"], &[Gzip, Identity], Some(Identity)),
             (&["gzip"], &[], None),
+        ] {
+            assert_eq!(accepted(&fields("accept-encoding", values), offered), expected, "{values:?}");
+        }
+    }
+
+    #[test]
+    fn with_brotli_or_zstd_the_first_configured_is_chosen_of_equals() {
+        let all = &[Zstd, Brotli, Gzip][..];
+        for (values, offered, expected) in [
+            (&["gzip, deflate, br, zstd"][..], all, Some(Zstd)),
+            (&["gzip, deflate, br, zstd"], &[Gzip, Zstd], Some(Gzip)),
+            (&["gzip, deflate, br"], all, Some(Brotli)),
+            (&["gzip", "BR;q=0.9"], all, Some(Gzip)),
+            (&["gzip;q=0.2, br;q=0.9, zstd;q=0.8"], all, Some(Brotli)),
+            (&["zstd;q=0, *"], all, Some(Brotli)),
+            (&["*;q=0, gzip"], all, Some(Gzip)),
+            (&["*;q=0"], all, None),
+            (&["identity"], all, None),
+            (&["identity, zstd;q=0.5"], all, Some(Zstd)),
+            (&["br;q=0.5, identity"], &[Brotli, Identity], Some(Identity)),
+            (&["zstandard"], all, None),
+            (&[""], all, None),
         ] {
             assert_eq!(accepted(&fields("accept-encoding", values), offered), expected, "{values:?}");
         }

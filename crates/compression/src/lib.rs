@@ -4,6 +4,7 @@
 
 #![forbid(unsafe_code)]
 
+mod blocks;
 mod choice;
 mod conditions;
 mod deflate;

@@ -46,12 +46,25 @@ impl<'a> CompressionSettings<'a> {
     ///
     /// With `offload`, the server is then not asked to compress, so `Accept-Encoding` is removed, unless only
     /// `identity` was left to choose.
-    pub fn choose_response(self, request: &mut RequestHead) -> Option<CompressionAlgorithm> {
+    ///
+    /// `may_use` says whether there is a place for an algorithm's encoder. Where there is none, the client's next choice is taken.
+    pub fn choose_response(
+        self,
+        request: &mut RequestHead,
+        may_use: impl Fn(CompressionAlgorithm) -> bool,
+    ) -> Option<CompressionAlgorithm> {
         if !self.sides().any(|side| side.responses) || choice::is_too_old(&request.fields) {
             return None;
         }
         let offered = self.first(|side| &side.algorithms);
-        if let Some(algorithm) = choice::accepted(&request.fields, offered) {
+        let chosen = choice::accepted(&request.fields, offered).and_then(|first| {
+            if may_use(first) {
+                return Some(first);
+            }
+            let others: Vec<_> = offered.iter().copied().filter(|algorithm| may_use(*algorithm)).collect();
+            choice::accepted(&request.fields, &others)
+        });
+        if let Some(algorithm) = chosen {
             if self.sides().any(|side| side.offload) {
                 request.fields.remove(b"accept-encoding");
             }

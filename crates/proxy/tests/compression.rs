@@ -1,10 +1,11 @@
-//! Words of `compression` that HAProxy 2.6 does not know, through a running data plane. What it knows is compared with it in
+//! Words of `compression` that HAProxy 2.6, or any, does not know, through a running data plane. What it knows is compared with it in
 //! `tests/scenarios/compression`.
 
 mod common;
 
 use common::{Client, Origin, Proxy, port};
 use flate2::read::{GzDecoder, ZlibDecoder};
+use ruzstd::decoding::StreamingDecoder;
 use std::io::{Read, Write};
 
 const TEXT: &str = "a text that says the same again and again and again and again and again and again and again";
@@ -95,6 +96,8 @@ fn decoded(head: &str, body: &[u8]) -> String {
     let mut text = String::new();
     let read = match field(head, "content-encoding").as_deref() {
         Some("gzip") => GzDecoder::new(body).read_to_string(&mut text),
+        Some("br") => brotli::Decompressor::new(body, 4096).read_to_string(&mut text),
+        Some("zstd") => StreamingDecoder::new(body).unwrap().read_to_string(&mut text),
         Some("deflate") => ZlibDecoder::new(body).read_to_string(&mut text),
         _ => (&mut &*body).read_to_string(&mut text),
     };
@@ -173,6 +176,84 @@ fn without_memory_for_an_encoder_a_body_passes_as_it_is() {
     }));
 }
 
+/// A server that has the text.
+fn text_origin() -> Origin {
+    let length = TEXT.len();
+    Origin::fixed(format!("HTTP/1.1 200 OK\r\nETag: \"x\"\r\nContent-Length: {length}\r\n\r\n{TEXT}").leak().as_bytes())
+}
+
+/// Asks for the text; says how it was coded, and what the head says besides.
+fn ask(port: u16, accepted: &str) -> (Option<String>, String) {
+    let mut client = Client::connect(port);
+    client.send(format!("GET / HTTP/1.1\r\nHost: h\r\nAccept-Encoding: {accepted}\r\n\r\n"));
+    let (head, body) = received(&mut client);
+    assert_eq!(decoded(&head, &body), TEXT);
+    (field(&head, "content-encoding"), head)
+}
+
+#[test]
+fn brotli_and_zstd_are_chosen_in_the_order_configured_and_marked_as_gzip_is() {
+    let origin = text_origin();
+    let port = port();
+    let _proxy = Proxy::start(&format!(
+        "defaults\n mode http\n timeout client 5s\n timeout server 5s\n timeout connect 5s\n\
+         listen web\n bind 127.0.0.1:{port}\n server s1 127.0.0.1:{}\n compression algo zstd br gzip\n\
+         http-response set-header by %[res.comp_algo]\n",
+        origin.port
+    ));
+    for (accepted, expected) in [
+        ("gzip, deflate, br, zstd", Some("zstd")),
+        ("gzip, br", Some("br")),
+        ("gzip, zstd;q=0.5", Some("gzip")),
+        ("lzma", None),
+    ] {
+        let (coding, head) = ask(port, accepted);
+        assert_eq!(coding.as_deref(), expected, "{accepted}");
+        if expected.is_some() {
+            assert_eq!(field(&head, "etag").as_deref(), Some("W/\"x\""));
+            assert_eq!(field(&head, "vary").as_deref(), Some("Accept-Encoding"));
+            assert_eq!(field(&head, "by").as_deref(), expected);
+        }
+    }
+}
+
+#[test]
+fn requests_may_be_compressed_by_brotli_and_zstd_too() {
+    for algorithm in ["br", "zstd"] {
+        let lines = format!(" compression direction request\n compression algo-req {algorithm}\n");
+        assert_eq!(upload(&lines), coded(Some(algorithm), None));
+    }
+}
+
+/// Encoders of brotli and zstd stay with their messages: a worker has at most 64 of them, and others get gzip.
+#[test]
+fn clients_that_wait_for_zstd_do_not_take_all_memory() {
+    let origin = text_origin();
+    let ports = [port(), port()];
+    let _proxy = Proxy::start(&format!(
+        "global\n nbthread 1\ndefaults\n mode http\n timeout client 5s\n timeout server 5s\n timeout connect 5s\n\
+         compression algo zstd gzip\n\
+         listen web\n bind 127.0.0.1:{}\n server s1 127.0.0.1:{}\n\
+         listen slow\n bind 127.0.0.1:{}\n server s1 127.0.0.1:{}\n",
+        ports[0],
+        origin.port,
+        ports[1],
+        slow().port
+    ));
+    let mut waiting: Vec<Client> = (0..64).map(|_| Client::connect(ports[1])).collect();
+    for client in &mut waiting {
+        client.send("GET / HTTP/1.1\r\nHost: h\r\nAccept-Encoding: zstd\r\n\r\n");
+        assert!(client.response().contains("content-encoding: zstd"));
+    }
+    assert_eq!(ask(ports[0], "zstd, gzip").0.as_deref(), Some("gzip"));
+    assert_eq!(ask(ports[0], "zstd").0, None);
+    drop(waiting);
+    assert!((0..100).any(|_| {
+        std::thread::sleep(std::time::Duration::from_millis(50));
+        ask(ports[0], "zstd, gzip").0.as_deref() == Some("zstd")
+    }));
+}
+
 /// A server that sends the start of a body and nothing more.
 fn slow() -> Origin {
     Origin::start(|recorder, _| {
@@ -205,7 +286,17 @@ fn who_leaves_in_the_middle_spoils_no_others_response() {
             }
         }
     });
-    for (level, algorithm) in [(1, "gzip"), (1, "deflate"), (2, "gzip"), (6, "gzip"), (9, "gzip")] {
+    for (level, algorithm) in [
+        (1, "gzip"),
+        (1, "deflate"),
+        (2, "gzip"),
+        (6, "gzip"),
+        (9, "gzip"),
+        (1, "br"),
+        (1, "zstd"),
+        (9, "br"),
+        (9, "zstd"),
+    ] {
         let port = port();
         let _proxy = Proxy::start(&format!(
             "global\n nbthread 1\n tune.comp.maxlevel {level}\ndefaults\n mode http\n timeout client 5s\n timeout server 5s\n\

@@ -119,10 +119,15 @@ pub(super) const KEYWORDS: &[Entry] = &[
         g.tune.ssl_lifetime = a.time_in_unit("a time", std::time::Duration::from_secs(1))?;
         Ok(())
     }),
-    Entry::new("tune.comp.maxlevel", ONE, "Level of compression, 1 (fastest) to 9 (smallest)", |g, a| {
-        g.tune.comp_maxlevel = a.number("a level of compression", 1..=9)?;
-        Ok(())
-    }),
+    Entry::new(
+        "tune.comp.maxlevel",
+        ONE,
+        "Level of compression, 1 (fastest) to 9 (smallest); that of br is 4 at most",
+        |g, a| {
+            g.tune.comp_maxlevel = a.number("a level of compression", 1..=9)?;
+            Ok(())
+        },
+    ),
     Entry::new("tune.idle-pool.shared", ONE, "Lets all threads share idle server connections", |g, a| {
         g.tune.idle_pool_shared = a.choice("a switch", SWITCH)?;
         Ok(())

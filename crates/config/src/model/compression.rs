@@ -53,6 +53,10 @@ pub enum CompressionAlgorithm {
     Deflate,
     /// RFC 1951, which is what some clients mean by `deflate`.
     RawDeflate,
+    /// RFC 7932, beyond HAProxy.
+    Brotli,
+    /// RFC 8878, beyond HAProxy.
+    Zstd,
 }
 
 impl CompressionAlgorithm {
@@ -62,6 +66,8 @@ impl CompressionAlgorithm {
         ("gzip", CompressionAlgorithm::Gzip),
         ("deflate", CompressionAlgorithm::Deflate),
         ("raw-deflate", CompressionAlgorithm::RawDeflate),
+        ("br", CompressionAlgorithm::Brotli),
+        ("zstd", CompressionAlgorithm::Zstd),
     ];
 
     /// The name in the configuration, and in `res.comp_algo`.
@@ -71,7 +77,14 @@ impl CompressionAlgorithm {
             CompressionAlgorithm::Gzip => "gzip",
             CompressionAlgorithm::Deflate => "deflate",
             CompressionAlgorithm::RawDeflate => "raw-deflate",
+            CompressionAlgorithm::Brotli => "br",
+            CompressionAlgorithm::Zstd => "zstd",
         }
+    }
+
+    /// Whether HAProxy does not know it.
+    pub fn is_beyond_haproxy(self) -> bool {
+        matches!(self, CompressionAlgorithm::Brotli | CompressionAlgorithm::Zstd)
     }
 
     /// The coding's name in HTTP.

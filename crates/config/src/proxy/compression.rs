@@ -10,9 +10,21 @@ use crate::{
 type Entry = Keyword<Draft>;
 
 pub(super) const KEYWORDS: &[Entry] = &[
-    Entry::new("compression algo", SOME, "How responses are compressed", algorithms).at(ALL),
-    Entry::new("compression algo-res", SOME, "How responses are compressed", algorithms).at(ALL),
-    Entry::new("compression algo-req", ONE, "How requests are compressed", |d, a| {
+    Entry::new(
+        "compression algo",
+        SOME,
+        "How responses are compressed: gzip, deflate, raw-deflate, br, zstd, identity",
+        algorithms,
+    )
+    .at(ALL),
+    Entry::new(
+        "compression algo-res",
+        SOME,
+        "How responses are compressed: gzip, deflate, raw-deflate, br, zstd, identity",
+        algorithms,
+    )
+    .at(ALL),
+    Entry::new("compression algo-req", ONE, "How requests are compressed, likewise", |d, a| {
         settings(d).request_algorithm = Some(a.choice("a compression algorithm", CompressionAlgorithm::NAMED)?);
         Ok(())
     })

@@ -34,7 +34,7 @@ pub(crate) fn choose(live: &mut Live<'_, '_>) {
     let Some(settings) = settings(live.conn, live.x) else { return };
     let framing = live.x.request_framing(live.client);
     let may = settings.request_algorithm().filter(|_| may_compress_request(settings, &live.x.request, framing));
-    live.x.compressed.response = settings.choose_response(&mut live.x.request);
+    live.x.compressed.response = settings.choose_response(&mut live.x.request, |it| worker.encoders.have_place(it));
     live.x.txn.compression = live.x.compressed.response.map(CompressionAlgorithm::name);
     let compressing = &worker.shared.compressing;
     let Some(algorithm) = may.filter(|_| compressing.may_begin(worker.now_ms())) else { return };

@@ -163,7 +163,7 @@ impl Encoding {
     /// Lends the encoder to others, since the reader takes nothing for now, or the turn is over and others have none. What the encoder
     /// holds back is handed out before.
     pub fn rest(&mut self, cx: &mut Context<'_>) {
-        if !matches!(self.work, Work::Encoder(_)) || !self.worker.encoders.may_pause() {
+        if !self.may_pause() {
             return;
         }
         if turn::is_spent() && !self.worker.encoders.are_scarce() {
@@ -189,9 +189,12 @@ impl Encoding {
         self.spilt.shrink_to_fit();
         self.pause();
     }
+    fn may_pause(&self) -> bool {
+        matches!(&self.work, Work::Encoder(encoder) if self.worker.encoders.may_pause(encoder.algorithm()))
+    }
     /// Lends the encoder to others until there is something to encode.
     fn pause(&mut self) {
-        if !self.worker.encoders.may_pause() {
+        if !self.may_pause() {
             return;
         }
         if let Some(input) = &mut self.input {

@@ -11,22 +11,38 @@ use std::{
 /// Encoders that each worker keeps. If more are in use, bodies give theirs back at the end of each turn.
 const KEPT: usize = 16;
 
+/// Encoders of brotli and zstd that are in use at the same time in each worker, since they stay with their messages to the end: 72 MiB
+/// of zstd, 88 MiB of brotli. Who comes then gets what it accepts besides.
+const LASTING_MAX: usize = 64;
+
 /// The unused encoders of one worker.
 pub(crate) struct Encoders {
     shared: Arc<Shared>,
     kept: RefCell<Vec<Encoder>>,
     in_use: Cell<usize>,
+    /// How many of those stay with their messages to the end.
+    lasting: Cell<usize>,
 }
 
 impl Encoders {
     pub fn new(shared: Arc<Shared>) -> Encoders {
-        Encoders { shared, kept: RefCell::default(), in_use: Cell::default() }
+        Encoders { shared, kept: RefCell::default(), in_use: Cell::default(), lasting: Cell::default() }
     }
-    /// Takes an encoder for a message; `None` if there is no memory left for it (`maxzlibmem`, or the process's limit).
+    /// Takes an encoder for a message; `None` if there is no place or memory left for it (`maxzlibmem`, or the process's limit).
     pub fn take(&self, algorithm: CompressionAlgorithm) -> Option<Encoder> {
+        if !self.have_place(algorithm) {
+            return None;
+        }
         let encoder = self.take_kept(algorithm).or_else(|| self.make(algorithm))?;
-        self.in_use.set(self.in_use.get() + 1);
+        self.counter(algorithm).update(|count| count + 1);
         Some(encoder)
+    }
+    /// Whether there are not too many of those that stay with their messages to the end.
+    pub fn have_place(&self, algorithm: CompressionAlgorithm) -> bool {
+        Encoder::may_pause(algorithm) || self.lasting.get() < LASTING_MAX
+    }
+    fn counter(&self, algorithm: CompressionAlgorithm) -> &Cell<usize> {
+        if Encoder::may_pause(algorithm) { &self.in_use } else { &self.lasting }
     }
     fn take_kept(&self, algorithm: CompressionAlgorithm) -> Option<Encoder> {
         let mut kept = self.kept.borrow_mut();
@@ -55,7 +71,7 @@ impl Encoders {
         self.keep(encoder.algorithm(), Some(encoder));
         paused
     }
-    /// How many are in use.
+    /// How many are in use of those that messages may leave.
     #[cfg(test)]
     pub fn in_use(&self) -> usize {
         self.in_use.get()
@@ -64,9 +80,9 @@ impl Encoders {
     pub fn are_scarce(&self) -> bool {
         self.in_use.get() > KEPT
     }
-    /// Whether a message that paused is sure to find an encoder as long as the process has memory.
-    pub fn may_pause(&self) -> bool {
-        !self.shared.compressing.limits_memory()
+    /// Whether a message may leave its encoder: one that goes on is sure to find another as long as the process has memory.
+    pub fn may_pause(&self, algorithm: CompressionAlgorithm) -> bool {
+        Encoder::may_pause(algorithm) && !self.shared.compressing.limits_memory()
     }
     /// Takes an encoder for a message that paused.
     ///
@@ -78,7 +94,7 @@ impl Encoders {
         Ok(encoder)
     }
     fn keep(&self, algorithm: CompressionAlgorithm, ready: Option<Encoder>) {
-        self.in_use.set(self.in_use.get() - 1);
+        self.counter(algorithm).update(|count| count - 1);
         let mut kept = self.kept.borrow_mut();
         // With limited memory, none is kept that another worker may need.
         let keeps = kept.len() < KEPT && !self.shared.compressing.limits_memory();
