@@ -159,8 +159,8 @@ wait'
         names=''
         ;;
     'bench load')
-        offered='--mode --resume -c -t -d -n -H --latency --timeout --rate --warm-up --cores --method --http2 --streams --tls --suite --group --signature --sni --verify --check-signatures --connect --source --server --agents --ca --cert --key --json --csv --quiet --help'
-        values=' --mode -c -t -d -n -H --timeout --rate --warm-up --cores --method --streams --tls --suite --group --signature --sni --verify --connect --source --server --agents --ca --cert --key --json --csv '
+        offered='--mode --resume -c -t -d -n -H --latency --timeout --rate --warm-up --cores --method --http2 --streams --tls --suite --group --signature --sni --verify --check-signatures --connect --proxy --source --server --agents --ca --cert --key --json --csv --quiet --help'
+        values=' --mode -c -t -d -n -H --timeout --rate --warm-up --cores --method --streams --tls --suite --group --signature --sni --verify --connect --proxy --source --server --agents --ca --cert --key --json --csv '
         names=''
         [ "$previous" != --tls ] || offered='1.2 1.3' values='' names=''
         ;;

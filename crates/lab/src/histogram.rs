@@ -50,6 +50,12 @@ impl Histogram {
         self.0.len()
     }
 
+    /// Whether nothing was counted.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// The time that `percent` of all (99.9, say) do not exceed, µs; 0 where there are none.
     #[must_use]
     pub fn percentile_us(&self, percent: f64) -> u64 {

@@ -1,12 +1,13 @@
 //! The load generator: what to send ([`LoadPlan`]), and the results ([`LoadReport`]).
 //!
 //! In the order of a run: `plan`, `probe`, `worker` (a thread), `pace` (when units are due), `slot` (a connection after the
-//! other), `wire` (a socket and TLS: `session`), `http1` or `http2`, `tally`, `report`, `doubts`.
+//! other; `fresh`: its names), `wire` (a socket, a `tunnel`, and TLS: `session`), `http1` or `http2`, `tally`, `report`, `doubts`.
 
 mod doubts;
 mod error;
 mod exchange;
 mod failure;
+mod fresh;
 mod http1;
 mod http2;
 mod machine;
@@ -20,6 +21,7 @@ mod session;
 mod settings;
 mod slot;
 mod tally;
+mod tunnel;
 mod wire;
 mod worker;
 

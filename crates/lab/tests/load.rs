@@ -3,6 +3,7 @@
 mod support;
 
 use penstock_lab::load::{Arrivals, Error, LoadPlan, LoadReport, Mode, Stop, run, run_with};
+use std::io::Write;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 use support::{Behaviour, Server};
@@ -202,4 +203,118 @@ fn a_report_is_the_same_after_json() {
     let text = penstock_lab::output::json(&report);
     let again: LoadReport = serde_json::from_str(&text).unwrap();
     assert!(again == report, "{text}");
+}
+
+/// The names in the CONNECTs, in order.
+fn asked_for(heads: &[String]) -> Vec<String> {
+    let name = |head: &String| {
+        let target = head.strip_prefix("CONNECT ").and_then(|rest| rest.split_once(' ')).unwrap().0.to_owned();
+        assert_eq!(*head, format!("CONNECT {target} HTTP/1.1\r\nHost: {target}\r\n\r\n"));
+        target
+    };
+    heads.iter().map(name).collect()
+}
+
+#[test]
+fn each_connection_has_a_tunnel_of_its_own_through_the_proxy() {
+    let server = Server::start(AT_ONCE);
+    let (proxy, heads) = support::proxy(server.address);
+    for (mode, connections, handshakes) in
+        [(Mode::Handshake, 4, 40), (Mode::Request, 4, 40), (Mode::KeepAlive, 4, 4), (Mode::Idle, 40, 40)]
+    {
+        heads.lock().unwrap().clear();
+        let (count, duration) = (Some(40), Duration::from_millis(1500));
+        let mut plan = LoadPlan { count, duration, connections, ..plan(&server, mode) };
+        (plan.address, plan.proxy) = (None, Some(proxy));
+        plan.target.host = "host.invalid".into();
+        let report = run(&plan).unwrap();
+        assert_eq!((report.totals.done, report.failed()), (40, 0), "{mode:?}: {:?}", report.errors);
+        assert_eq!((report.handshakes(), report.latency.tunnel.count()), (handshakes, handshakes), "{mode:?}");
+        assert!(report.latency.tunnel.percentile_us(1.0) >= 1000, "the proxy takes a millisecond");
+        // The run's first connection tries the server.
+        let port = server.address.port();
+        let all = vec![format!("host.invalid:{port}"); handshakes as usize + 1];
+        assert_eq!(asked_for(&heads.lock().unwrap()), all, "{mode:?}");
+    }
+    assert!(server.names.lock().unwrap().iter().all(|name| name == "host.invalid"));
+}
+
+#[test]
+fn clear_text_goes_through_a_tunnel_too() {
+    let server = Server::start(Behaviour::Clear);
+    let (proxy, heads) = support::proxy(server.address);
+    let mut plan = LoadPlan { count: Some(10), ..plan(&server, Mode::Request) };
+    plan.target = "http://[::1]/x".parse().unwrap();
+    (plan.address, plan.proxy) = (None, Some(proxy));
+    let report = run(&plan).unwrap();
+    assert_eq!((report.totals.done, report.statuses["4xx"], report.failed()), (10, 10, 0), "{:?}", report.errors);
+    assert_eq!(asked_for(&heads.lock().unwrap()), ["[::1]:80"; 11]);
+}
+
+#[test]
+fn names_with_a_number_are_another_in_each_connection() {
+    let server = Server::start(AT_ONCE);
+    let (proxy, heads) = support::proxy(server.address);
+    let base = LoadPlan { count: Some(40), threads: 2, ..plan(&server, Mode::Request) };
+    let unique = |names: &[String]| names.iter().collect::<std::collections::BTreeSet<_>>().len();
+    // Everywhere, through a proxy.
+    let mut plan = LoadPlan { address: None, proxy: Some(proxy), ..base.clone() };
+    plan.target = "https://a{n}.example:8443/".parse().unwrap();
+    assert_eq!(run(&plan).unwrap().totals.done, 40);
+    let (connects, names) = (asked_for(&heads.lock().unwrap()), server.names.lock().unwrap().clone());
+    assert_eq!((connects.len(), unique(&connects), unique(&names)), (41, 41, 41));
+    let without_port: Vec<String> = connects.iter().map(|name| name.trim_end_matches(":8443").into()).collect();
+    let sorted = |mut names: Vec<String>| {
+        names.sort();
+        names
+    };
+    assert_eq!(sorted(without_port), sorted(names), "the number in both is the same");
+    // In the handshake alone; kept connections keep their name.
+    server.names.lock().unwrap().clear();
+    let mut plan = LoadPlan { mode: Mode::KeepAlive, ..base.clone() };
+    plan.tls.server_name = Some("{n}.example".into());
+    assert_eq!(run(&plan).unwrap().totals.done, 40);
+    let again = server.names.lock().unwrap().clone();
+    assert_eq!((again.len(), unique(&again)), (5, 5));
+    assert!(again.iter().all(|name| name.len() == 24 + ".example".len()), "{again:?}");
+    // What cannot be is said before anything is connected to.
+    for (plan, says) in [
+        (LoadPlan { resume: true, ..plan.clone() }, "have no sessions to resume"),
+        (LoadPlan { proxy: Some(proxy), ..base.clone() }, "either an address or a proxy"),
+        (LoadPlan { address: None, target: "{n}.example".parse().unwrap(), ..base }, "are not resolved"),
+    ] {
+        let why = run(&plan).unwrap_err().to_string();
+        assert!(why.contains(says), "{why}");
+    }
+}
+
+#[test]
+fn a_proxy_that_makes_no_tunnel_is_told_from_the_server() {
+    let server = Server::start(AT_ONCE);
+    type Deed = fn(std::net::TcpStream, String) -> std::io::Result<()>;
+    let answers: [(Deed, &str); 6] = [
+        (|mut s, _| s.write_all(b"HTTP/1.1 503 No\r\nContent-Length: 0\r\n\r\n"), "its answer has the status 503"),
+        (|mut s, _| s.write_all(b"HTTP/1.1 407 Who\r\n\r\n"), "its answer has the status 407"),
+        (|mut s, _| s.write_all(b"220 mail.example\r\n"), "its answer is no valid HTTP/1.1: "),
+        (|mut s, _| s.write_all(b"HTTP/1.1 200 OK\r\n\r\nhello"), "bytes came through it before any had been sent"),
+        (|_, _| Ok(()), "the proxy closed the connection before the tunnel was made"),
+        (
+            |_, _| {
+                std::thread::sleep(Duration::from_secs(5));
+                Ok(())
+            },
+            "the proxy did not answer in time, before the tunnel was made",
+        ),
+    ];
+    for (deed, says) in answers {
+        let mut plan = LoadPlan { timeout: Duration::from_millis(300), ..plan(&server, Mode::Handshake) };
+        (plan.address, plan.proxy) = (None, Some(support::proxy_that(deed)));
+        let why = run(&plan).unwrap_err().to_string();
+        assert!(why.contains(says), "{says}: {why}");
+    }
+    let mut plan = plan(&server, Mode::Handshake);
+    (plan.address, plan.proxy) = (None, Some("127.0.0.1:1".parse().unwrap()));
+    let why = run(&plan).unwrap_err().to_string();
+    assert!(why.ends_with("the proxy made no tunnel: it refused the connection: nothing listens there"), "{why}");
+    assert_eq!(server.handshakes.load(Ordering::Relaxed), 0);
 }

@@ -11,6 +11,7 @@ pub(crate) const WRONG_SIGNATURE: &str = "wrong signature";
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum When {
     Connect,
+    Tunnel,
     Handshake,
     Response,
     Idle,
@@ -21,6 +22,7 @@ impl fmt::Display for When {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             When::Connect => "while connecting",
+            When::Tunnel => "before the tunnel was made",
             When::Handshake => "during the handshake",
             When::Response => "before the end of a response",
             When::Idle => "while it was idle",
@@ -29,10 +31,19 @@ impl fmt::Display for When {
     }
 }
 
+impl When {
+    /// The other side at that time.
+    fn who(self) -> &'static str {
+        if self == When::Tunnel { "the proxy" } else { "the server" }
+    }
+}
+
 /// What went wrong.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Failure {
     Refused,
+    /// There is no tunnel, and why.
+    Proxy(String),
     Unreachable(String),
     Reset(When),
     Closed(When),
@@ -93,9 +104,10 @@ impl fmt::Display for Failure {
         match self {
             Failure::Refused => f.write_str("the server refused the connection: nothing listens there"),
             Failure::Unreachable(why) => write!(f, "the server cannot be reached: {why}"),
-            Failure::Reset(stage) => write!(f, "the server reset the connection {stage}"),
-            Failure::Closed(stage) => write!(f, "the server closed the connection {stage}"),
-            Failure::TimedOut(stage) => write!(f, "the server did not answer in time, {stage}"),
+            Failure::Proxy(why) => write!(f, "the proxy made no tunnel: {why}"),
+            Failure::Reset(stage) => write!(f, "{} reset the connection {stage}", stage.who()),
+            Failure::Closed(stage) => write!(f, "{} closed the connection {stage}", stage.who()),
+            Failure::TimedOut(stage) => write!(f, "{} did not answer in time, {stage}", stage.who()),
             Failure::Alert(alert) => write!(f, "the server ended the connection with the TLS alert {alert:?}"),
             Failure::NotTls => f.write_str("the server does not speak TLS: its first bytes are no TLS record"),
             Failure::Certificate(why) => write!(f, "the server's certificate is not accepted: {why}"),

@@ -29,6 +29,8 @@ const CLOSE_PATIENCE: Duration = Duration::from_secs(1);
 /// A connection, and the task that reads and writes it.
 struct Open {
     requests: SendRequest<Bytes>,
+    /// The request, as it is sent every time.
+    request: Request<()>,
     driver: Option<JoinHandle<()>>,
     /// What ended the connection, if that was below HTTP/2.
     failure: Rc<RefCell<Option<Failure>>>,
@@ -44,10 +46,6 @@ impl Drop for Open {
 
 /// A slot's life.
 pub(crate) async fn run(mut slot: Slot) {
-    let request = match request(&slot.worker.plan) {
-        Ok(request) => request,
-        Err(_) => return,
-    };
     let streams = match slot.worker.plan.mode {
         Mode::KeepAlive | Mode::Download => slot.worker.plan.streams,
         Mode::Handshake | Mode::Request | Mode::Idle => 1,
@@ -62,7 +60,7 @@ pub(crate) async fn run(mut slot: Slot) {
             };
             slot.stage.set(When::Response);
             if slot.worker.plan.mode != Mode::Handshake {
-                exchange(&open, &request, &slot.worker).await?;
+                exchange(&open, &slot.worker).await?;
             }
             kept = Some(open);
             Ok(Instant::now())
@@ -90,7 +88,7 @@ pub(crate) async fn run(mut slot: Slot) {
             }
             Mode::KeepAlive | Mode::Download => {
                 let Some(open) = kept.as_ref() else { continue };
-                if !together(open, &request, &slot.worker, streams).await {
+                if !together(open, &slot.worker, streams).await {
                     kept = None;
                 }
             }
@@ -100,10 +98,10 @@ pub(crate) async fn run(mut slot: Slot) {
 
 /// Runs `streams` requests at once on one connection, each after the other, until the run or the connection ends. Returns whether
 /// the connection may still be used.
-async fn together(open: &Open, request: &Request<()>, worker: &Rc<Worker>, streams: usize) -> bool {
+async fn together(open: &Open, worker: &Rc<Worker>, streams: usize) -> bool {
     let one = async || -> bool {
         while let Some(unit) = worker.next().await {
-            let outcome = tokio::time::timeout(worker.plan.timeout, exchange(open, request, worker)).await;
+            let outcome = tokio::time::timeout(worker.plan.timeout, exchange(open, worker)).await;
             let failure = match outcome {
                 Ok(Ok(())) => {
                     worker.finish(unit, Instant::now());
@@ -161,6 +159,8 @@ pub(crate) fn request(plan: &LoadPlan) -> Result<Request<()>, super::Error> {
 }
 
 async fn open(slot: &mut Slot) -> Result<Open, Failure> {
+    slot.rename();
+    let request = request(&slot.plan).map_err(|e| Failure::Http2(e.to_string()))?;
     let worker = &slot.worker;
     let (wire, opened) = Wire::open(&slot.route, Buffers::default(), &worker.gauge, &slot.stage).await?;
     if wire.session().is_some_and(|session| session.alpn_protocol() != Some(b"h2")) {
@@ -176,7 +176,7 @@ async fn open(slot: &mut Slot) -> Result<Open, Failure> {
         // How it ended is known to those who have a stream on it.
         let _ = connection.await;
     });
-    Ok(Open { requests, driver: Some(driver), failure })
+    Ok(Open { requests, request, driver: Some(driver), failure })
 }
 
 /// Goodbye: GOAWAY, close_notify; then the connection's task ends by itself.
@@ -186,11 +186,11 @@ async fn close(mut open: Open) {
     let _ = tokio::time::timeout(CLOSE_PATIENCE, driver).await;
 }
 
-async fn exchange(open: &Open, request: &Request<()>, worker: &Worker) -> Result<(), Failure> {
+async fn exchange(open: &Open, worker: &Worker) -> Result<(), Failure> {
     let failed = |e: h2::Error| because(&open.failure, &e);
     let mut requests = open.requests.clone().ready().await.map_err(failed)?;
     let began = Instant::now();
-    let (response, _) = requests.send_request(request.clone(), true).map_err(failed)?;
+    let (response, _) = requests.send_request(open.request.clone(), true).map_err(failed)?;
     let response = response.await.map_err(failed)?;
     let first_byte = began.elapsed();
     let status = response.status().as_u16();

@@ -1,6 +1,6 @@
 //! What to send, to whom, how fast and for how long.
 
-use super::Error;
+use super::{Error, fresh};
 use crate::cost::Who;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -15,6 +15,9 @@ pub struct LoadPlan {
     pub target: Target,
     /// The address to connect to, instead of what the target's name resolves to.
     pub address: Option<SocketAddr>,
+    /// The proxy that makes a tunnel to the target for each connection.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub proxy: Option<SocketAddr>,
     /// What one unit of the load is.
     pub mode: Mode,
     /// Every handshake but the first of each connection's slot resumes the session before it.
@@ -61,6 +64,7 @@ impl LoadPlan {
         LoadPlan {
             target,
             address: None,
+            proxy: None,
             mode: Mode::Handshake,
             resume: false,
             arrivals: Arrivals::Closed,
@@ -106,6 +110,17 @@ impl LoadPlan {
         }
         if self.mode == Mode::Handshake && self.target.scheme == Scheme::Http {
             return wrong("without TLS there is no handshake to measure");
+        }
+        if self.address.is_some() && self.proxy.is_some() {
+            return wrong("where to connect to is either an address or a proxy");
+        }
+        if self.resume && fresh::is_wanted(self) {
+            return wrong("connections that each ask for another name have no sessions to resume");
+        }
+        if self.target.host.contains(fresh::MARK) && self.address.is_none() && self.proxy.is_none() {
+            return wrong(
+                "names that are new in each connection are not resolved: say where to connect to, or give a proxy",
+            );
         }
         let token = |name: &str| penstock_http::is_token(name.as_bytes());
         let text = |value: &str| !value.bytes().any(|byte| byte < b' ' && byte != b'\t' || byte == 0x7f);
@@ -198,7 +213,7 @@ pub enum Scheme {
 pub struct Target {
     /// The URL's scheme.
     pub scheme: Scheme,
-    /// A name or an address, without brackets.
+    /// A name or an address, without brackets. `{n}` in it is a number that each connection has for itself.
     pub host: String,
     /// The URL's port.
     pub port: u16,
@@ -210,8 +225,17 @@ impl Target {
     /// `host`, or `host:port` where the scheme has another one: what the `host` field says.
     #[must_use]
     pub fn authority(&self) -> String {
-        let host = if self.host.contains(':') { format!("[{}]", self.host) } else { self.host.clone() };
+        let host = self.bracketed_host();
         if self.port == default_port(self.scheme) { host } else { format!("{host}:{}", self.port) }
+    }
+
+    /// `host:port` in any case: what CONNECT asks for.
+    pub(crate) fn host_and_port(&self) -> String {
+        format!("{}:{}", self.bracketed_host(), self.port)
+    }
+
+    fn bracketed_host(&self) -> String {
+        if self.host.contains(':') { format!("[{}]", self.host) } else { self.host.clone() }
     }
 }
 
@@ -290,7 +314,7 @@ pub struct TlsPlan {
     pub groups: Vec<String>,
     /// Signature algorithms: `rsa_pss_rsae_sha256`, `ecdsa_secp256r1_sha256`, ...
     pub signatures: Vec<String>,
-    /// The name to ask for, instead of the target's.
+    /// The name to ask for, instead of the target's; with `{n}` as there.
     pub server_name: Option<String>,
     /// Check every certificate against the roots in this PEM file and every signature. Otherwise only the signature of the
     /// run's first handshake is.

@@ -3,14 +3,14 @@
 use super::failure::{Failure, When};
 use super::settings::{Checks, Tls};
 use super::wire::{Buffers, Gauge, Route, Wire, source};
-use super::{Error, Http, LoadPlan};
+use super::{Error, Http, LoadPlan, tunnel};
 use std::cell::Cell;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::rc::Rc;
 
-/// The address of a target.
+/// The address to connect to: the target's, or the proxy's.
 pub(crate) fn resolve(plan: &LoadPlan) -> Result<SocketAddr, Error> {
-    if let Some(address) = plan.address {
+    if let Some(address) = plan.proxy.or(plan.address) {
         return Ok(address);
     }
     let unknown = |why: String| Error::Unreachable { target: plan.target.to_string(), why };
@@ -26,7 +26,7 @@ pub(crate) fn probe(plan: &LoadPlan, address: SocketAddr) -> Result<(), Error> {
     if plan.http == Http::Two {
         super::http2::request(plan)?;
     }
-    let route = Route { to: address, from: source(plan, 0, address.ip()), tls };
+    let route = Route { to: address, from: source(plan, 0, address.ip()), tls, tunnel: tunnel::request(plan) };
     let runtime = super::run::runtime()?;
     let stage = Cell::new(When::Connect);
     let attempt = async {

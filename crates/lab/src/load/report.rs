@@ -155,7 +155,10 @@ pub struct AgentShare {
 pub struct Latency {
     /// Times of TCP connections.
     pub connect: Histogram,
-    /// Times from the connection to the end of the handshake as this side sees it.
+    /// Times from the connection to the proxy's answer, where there is a proxy.
+    #[serde(default, skip_serializing_if = "Histogram::is_empty")]
+    pub tunnel: Histogram,
+    /// Times from the connection, or the tunnel, to the end of the handshake as this side sees it.
     pub handshake: Histogram,
     /// Times from the request to the first byte of its response.
     pub first_byte: Histogram,
@@ -169,6 +172,7 @@ impl Latency {
     /// Adds the times of another one.
     pub fn merge(&mut self, other: &Latency) {
         self.connect.merge(&other.connect);
+        self.tunnel.merge(&other.tunnel);
         self.handshake.merge(&other.handshake);
         self.first_byte.merge(&other.first_byte);
         self.total.merge(&other.total);

@@ -5,7 +5,7 @@ use super::pace::Budget;
 use super::settings::{Checks, Tls};
 use super::tally::{Counts, Live, Tally};
 use super::worker::{Control, Part, Phase};
-use super::{ClientCost, Error, LoadPlan, LoadReport, Second, doubts, probe, worker};
+use super::{ClientCost, Error, LoadPlan, LoadReport, Second, doubts, fresh, probe, worker};
 use crate::cost::Meter;
 use rustix::thread::{CpuSet, sched_setaffinity};
 use std::sync::Arc;
@@ -98,10 +98,12 @@ impl Ready {
     /// Tries the server, and starts the threads.
     pub(crate) fn new(plan: &LoadPlan) -> Result<Ready, Error> {
         plan.check()?;
+        let run = fresh::Run::new();
+        let sample = run.sample(plan);
         // What cannot be asked for is said before the server is looked for.
-        Tls::new(plan, Checks::AsPlanned)?;
+        Tls::new(&sample, Checks::AsPlanned)?;
         let address = probe::resolve(plan)?;
-        probe::probe(plan, address)?;
+        probe::probe(&sample, address)?;
         let plan = Arc::new(plan.clone());
         let control = Control::new();
         let budget = Budget::new(plan.count);
@@ -114,7 +116,8 @@ impl Ready {
                 address,
                 thread: number,
                 // Each has its own, so that no count of references is shared.
-                tls: Tls::new(&plan, Checks::AsPlanned)?,
+                tls: Tls::new(&sample, Checks::AsPlanned)?,
+                run,
                 control: Arc::clone(&control),
                 live: Arc::clone(&live),
                 budget: Arc::clone(&budget),

@@ -45,9 +45,7 @@ impl Tls {
         if plan.target.scheme == Scheme::Http {
             return Ok(None);
         }
-        let name = plan.tls.server_name.as_ref().unwrap_or(&plan.target.host);
-        let name = ServerName::try_from(name.clone())
-            .map_err(|_| Error::Plan(format!("'{name}' is neither a host's name nor an address")))?;
+        let name = server_name(plan)?;
         let provider = Arc::new(provider(&plan.tls)?);
         let versions: &[_] = match plan.tls.versions[..] {
             [] => rustls::ALL_VERSIONS,
@@ -77,6 +75,13 @@ impl Tls {
         config.resumption = Resumption::in_memory_sessions(SESSIONS);
         Tls { config: Arc::new(config), name: self.name.clone() }
     }
+}
+
+/// The name that the plan's connections ask for.
+pub(crate) fn server_name(plan: &LoadPlan) -> Result<ServerName<'static>, Error> {
+    let name = plan.tls.server_name.as_ref().unwrap_or(&plan.target.host);
+    ServerName::try_from(name.clone())
+        .map_err(|_| Error::Plan(format!("'{name}' is neither a host's name nor an address")))
 }
 
 /// rustls keeps these for the one server there is; servers send two tickets or four.

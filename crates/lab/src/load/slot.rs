@@ -1,11 +1,12 @@
 //! One of the connections that are open at once: unit after unit, in the order a connection lives.
 
 use super::failure::{Failure, When};
-use super::http1::{Reader, Response};
+use super::http1::{self, Reader, Response};
 use super::wire::{Buffers, Flow, Route, Wire};
 use super::worker::{Progress, Unit, Worker};
-use super::{Arrivals, Mode};
+use super::{Arrivals, LoadPlan, Mode, settings, tunnel};
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// With each failure in a row, a closed loop waits this much longer before it tries again, so that a server that refuses is not
@@ -17,6 +18,10 @@ pub(crate) struct Slot {
     pub worker: Rc<Worker>,
     pub route: Route,
     pub stage: Progress,
+    /// The run's plan, or, where connections have names of their own, that of the one which is open.
+    pub plan: Arc<LoadPlan>,
+    /// The request, as it is sent every time.
+    request: Vec<u8>,
     buffers: Buffers,
     reader: Reader,
     failures: u32,
@@ -25,7 +30,9 @@ pub(crate) struct Slot {
 impl Slot {
     pub(crate) fn new(worker: Rc<Worker>, route: Route) -> Slot {
         let (buffers, reader) = Default::default();
-        Slot { worker, route, stage: Progress::new(When::Connect), buffers, reader, failures: 0 }
+        let plan = Arc::clone(&worker.plan);
+        let request = http1::request(&plan);
+        Slot { worker, route, stage: Progress::new(When::Connect), plan, request, buffers, reader, failures: 0 }
     }
 
     /// HTTP/1.1, or no HTTP at all.
@@ -119,7 +126,21 @@ impl Slot {
         }
     }
 
+    /// Where connections have names of their own, takes those of the next one.
+    pub(crate) fn rename(&mut self) {
+        let Some(fresh) = &self.worker.fresh else { return };
+        let plan = fresh.next(&self.worker.plan);
+        if let Some(tls) = &mut self.route.tls {
+            tls.name =
+                settings::server_name(&plan).expect("it differs in hexadecimal digits only from one that was tried");
+        }
+        self.route.tunnel = tunnel::request(&plan);
+        self.request = http1::request(&plan);
+        self.plan = Arc::new(plan);
+    }
+
     async fn open(&mut self) -> Result<Wire, Failure> {
+        self.rename();
         let buffers = std::mem::take(&mut self.buffers);
         let (wire, opened) = Wire::open(&self.route, buffers, &self.worker.gauge, &self.stage).await?;
         self.worker.opened(&wire, opened);
@@ -129,7 +150,7 @@ impl Slot {
     async fn exchange(&mut self, wire: &mut Wire) -> Result<Response, Failure> {
         self.stage.set(When::Response);
         let worker = &self.worker;
-        let response = self.reader.exchange(wire, &worker.request, worker.plan.method.as_bytes()).await?;
+        let response = self.reader.exchange(wire, &self.request, worker.plan.method.as_bytes()).await?;
         worker.response(response.status, response.body_bytes, response.first_byte);
         Ok(response)
     }

@@ -4,7 +4,7 @@ use super::failure::{Failure, When};
 use super::session::{Pass, Session};
 use super::settings::Tls;
 use super::tally::Live;
-use super::{LoadPlan, Source};
+use super::{LoadPlan, Source, tunnel};
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
@@ -34,12 +34,16 @@ pub(crate) struct Route {
     pub to: SocketAddr,
     pub from: Option<Source>,
     pub tls: Option<Tls>,
+    /// The request for a tunnel, where `to` is a proxy.
+    pub tunnel: Option<Vec<u8>>,
 }
 
-/// When a connection was ready, and when its handshake was.
+/// How long the parts of a connection's beginning took.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Opened {
     pub connect: Duration,
+    /// How long the proxy took to make the tunnel.
+    pub tunnel: Option<Duration>,
     /// When the handshake was complete; `None` in clear text.
     pub handshake: Option<Duration>,
 }
@@ -89,7 +93,7 @@ pub(crate) enum Flow {
 }
 
 impl Wire {
-    /// Connects and shakes hands. The last flight is not sent yet: what the caller writes next goes with it.
+    /// Connects, through the route's proxy if it has one, and shakes hands. The last flight is not sent yet: what the caller writes next goes with it.
     pub(crate) async fn open(
         route: &Route,
         buffers: Buffers,
@@ -107,11 +111,17 @@ impl Wire {
             session = Some(new);
         }
         let began = Instant::now();
-        let failed = |e: io::Error| Failure::of_socket(&e, When::Connect);
+        let failed = |e: io::Error| match Failure::of_socket(&e, When::Connect) {
+            Failure::Refused if route.tunnel.is_some() => {
+                Failure::Proxy("it refused the connection: nothing listens there".into())
+            }
+            failure => failure,
+        };
         let mut plain = connect(route).map_err(failed)?;
         // Over the loopback device, and with a server nearby by the time the socket is known to the poller, a connection is
         // ready at once: the first flight goes in the same turn.
-        let sent = if output.is_empty() { 0 } else { try_write(&mut plain, &output).map_err(failed)? };
+        let first = route.tunnel.as_ref().unwrap_or(&output);
+        let mut sent = if first.is_empty() { 0 } else { try_write(&mut plain, first).map_err(failed)? };
         let mut connected = (sent > 0).then(Instant::now);
         let socket = TcpStream::from_std(plain).map_err(failed)?;
         if connected.is_none() {
@@ -122,11 +132,19 @@ impl Wire {
             connected = Some(Instant::now());
         }
         let connected = connected.expect("set in both branches");
+        gauge.bytes_out.update(|n| n + sent as u64);
+        let mut ready = connected;
+        if let Some(request) = &route.tunnel {
+            stage.set(When::Tunnel);
+            tunnel::make(&socket, &request[sent..], gauge).await?;
+            sent = 0;
+            ready = Instant::now();
+        }
         stage.set(When::Handshake);
         gauge.live.opened();
-        gauge.bytes_out.update(|n| n + sent as u64);
         let mut wire = Wire { socket, session, held, output, sent, ended: false, gauge: Rc::clone(gauge) };
-        let mut opened = Opened { connect: connected - began, handshake: None };
+        let tunnel = route.tunnel.as_ref().map(|_| ready - connected);
+        let mut opened = Opened { connect: connected - began, tunnel, handshake: None };
         if wire.session.is_some() {
             wire.flush(When::Handshake).await?;
             while wire.session.as_ref().is_some_and(|session| session.is_handshaking()) {
@@ -139,7 +157,7 @@ impl Wire {
                     wire.flush(When::Handshake).await?;
                 }
             }
-            opened.handshake = Some(connected.elapsed());
+            opened.handshake = Some(ready.elapsed());
         }
         Ok((wire, opened))
     }

@@ -6,7 +6,7 @@ use super::settings::Tls;
 use super::slot::Slot;
 use super::tally::{Agreed, Live, Tally};
 use super::wire::{Gauge, Opened, Route, Wire, source};
-use super::{Arrivals, Http, LoadPlan, http1, http2, pace::Budget};
+use super::{Arrivals, Http, LoadPlan, fresh, fresh::Fresh, http2, pace::Budget, tunnel};
 use std::cell::{Cell, RefCell};
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -77,6 +77,7 @@ pub(crate) struct Part {
     pub address: SocketAddr,
     pub thread: usize,
     pub tls: Option<Tls>,
+    pub run: fresh::Run,
     pub control: Arc<Control>,
     pub live: Arc<Live>,
     pub budget: Arc<Budget>,
@@ -85,7 +86,8 @@ pub(crate) struct Part {
 /// What a thread's connections share.
 pub(crate) struct Worker {
     pub plan: Arc<LoadPlan>,
-    pub request: Vec<u8>,
+    /// Numbers for connections with names of their own.
+    pub fresh: Option<Fresh>,
     pub gauge: Rc<Gauge>,
     control: Arc<Control>,
     pace: Pace,
@@ -113,7 +115,7 @@ pub(crate) fn run(share: Part, runtime: &Runtime) -> Tally {
         Arrivals::Open(rate) => Pace::open(rate, start + plan.phase, share.thread, plan.threads, share.budget),
     };
     let worker = Rc::new(Worker {
-        request: http1::request(&plan),
+        fresh: Fresh::new(&plan, share.run, share.thread),
         gauge: Rc::new(Gauge { live: share.live, ..Gauge::default() }),
         control: share.control,
         pace,
@@ -127,7 +129,12 @@ pub(crate) fn run(share: Part, runtime: &Runtime) -> Tally {
     let mut slots = Vec::new();
     for number in (share.thread..plan.connections).step_by(plan.threads) {
         let tls = share.tls.as_ref().map(|tls| if plan.resume { tls.resuming() } else { tls.clone() });
-        let route = Route { to: share.address, from: source(plan, number, share.address.ip()), tls };
+        let route = Route {
+            to: share.address,
+            from: source(plan, number, share.address.ip()),
+            tls,
+            tunnel: tunnel::request(plan),
+        };
         let slot = Slot::new(Rc::clone(&worker), route);
         slots.push(match plan.http {
             Http::One => local.spawn_local(slot.run()),
@@ -224,6 +231,9 @@ impl Worker {
         }
         let mut tally = self.tally.borrow_mut();
         tally.latency.connect.record(opened.connect);
+        if let Some(time) = opened.tunnel {
+            tally.latency.tunnel.record(time);
+        }
         if let Some(time) = opened.handshake {
             tally.latency.handshake.record(time);
         }

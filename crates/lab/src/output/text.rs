@@ -40,7 +40,9 @@ fn trouble(why: Option<&str>) -> String {
 fn head(page: &mut String, report: &LoadReport) -> fmt::Result {
     let plan = &report.plan;
     let asked = time(plan.duration.as_secs_f64() * 1e6);
-    writeln!(page, "Running {asked} test @ {}{}", plan.target, if report.partial { " (partial)" } else { "" })?;
+    let proxy = plan.proxy.map_or(String::new(), |proxy| format!(" through {proxy}"));
+    let partial = if report.partial { " (partial)" } else { "" };
+    writeln!(page, "Running {asked} test @ {}{proxy}{partial}", plan.target)?;
     let http = if plan.http == Http::Two { "HTTP/2" } else { "HTTP/1.1" };
     let what = match plan.mode {
         Mode::Handshake => "handshakes without a request".to_owned(),
@@ -84,6 +86,7 @@ fn latencies(page: &mut String, report: &LoadReport, detailed: bool) -> fmt::Res
     )?;
     let rows = [
         ("connect", &times.connect),
+        ("tunnel", &times.tunnel),
         ("handshake", &times.handshake),
         ("first byte", &times.first_byte),
         ("total", &times.total),

@@ -5,9 +5,9 @@
 use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::sync::Arc;
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -32,6 +32,8 @@ pub struct Server {
     pub address: SocketAddr,
     pub handshakes: Arc<AtomicU64>,
     pub resumed: Arc<AtomicU64>,
+    /// The names that clients have asked for.
+    pub names: Arc<Mutex<Vec<String>>>,
     stopped: Arc<AtomicBool>,
 }
 
@@ -62,21 +64,23 @@ impl Server {
             address: listener.local_addr().unwrap(),
             handshakes: Arc::default(),
             resumed: Arc::default(),
+            names: Arc::default(),
             stopped: Arc::default(),
         };
         let config = Arc::new(config);
         let began = Instant::now();
         let counts = (Arc::clone(&server.handshakes), Arc::clone(&server.resumed), Arc::clone(&server.stopped));
+        let names = Arc::clone(&server.names);
         thread::spawn(move || {
             for socket in listener.incoming().flatten() {
                 let (handshakes, resumed, stopped) = counts.clone();
                 if stopped.load(Ordering::Relaxed) {
                     return;
                 }
-                let config = Arc::clone(&config);
+                let (config, names) = (Arc::clone(&config), Arc::clone(&names));
                 thread::spawn(move || {
                     let _ = socket.set_nodelay(true);
-                    let _ = serve(socket, config, behaviour, began, (&handshakes, &resumed));
+                    let _ = serve(socket, config, behaviour, began, (&handshakes, &resumed), &names);
                 });
             }
         });
@@ -88,12 +92,60 @@ impl Server {
     }
 }
 
+/// A proxy that grants tunnels, to wherever it is told to and not where it is asked; the requests that it got.
+pub fn proxy(to: SocketAddr) -> (SocketAddr, Arc<Mutex<Vec<String>>>) {
+    let heads = Arc::new(Mutex::new(Vec::new()));
+    let seen = Arc::clone(&heads);
+    let address = proxy_that(move |mut socket, head| {
+        seen.lock().unwrap().push(head);
+        // In two pieces, behind an interim response.
+        socket.write_all(b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 Conn")?;
+        thread::sleep(Duration::from_millis(1));
+        socket.write_all(b"ection established\r\nVia: 1.1 it\r\n\r\n")?;
+        let server = TcpStream::connect(to)?;
+        let (mut up, mut down) = (server.try_clone()?, socket.try_clone()?);
+        let back = thread::spawn(move || {
+            let _ = std::io::copy(&mut up, &mut down);
+            let _ = down.shutdown(Shutdown::Write);
+        });
+        let _ = std::io::copy(&mut socket, &mut &server);
+        let _ = server.shutdown(Shutdown::Write);
+        let _ = back.join();
+        Ok(())
+    });
+    (address, heads)
+}
+
+/// A proxy that does this with each connection, whose request for a tunnel it has read.
+pub fn proxy_that(deed: impl Fn(TcpStream, String) -> std::io::Result<()> + Send + Sync + 'static) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let deed = Arc::new(deed);
+    thread::spawn(move || {
+        for mut socket in listener.incoming().flatten() {
+            let deed = Arc::clone(&deed);
+            thread::spawn(move || {
+                let _ = socket.set_nodelay(true);
+                let mut head = Vec::new();
+                while !head.ends_with(b"\r\n\r\n") {
+                    let mut byte = [0];
+                    socket.read_exact(&mut byte)?;
+                    head.push(byte[0]);
+                }
+                deed(socket, String::from_utf8_lossy(&head).into_owned())
+            });
+        }
+    });
+    address
+}
+
 fn serve(
     mut socket: TcpStream,
     config: Arc<ServerConfig>,
     behaviour: Behaviour,
     began: Instant,
     (handshakes, resumed): (&AtomicU64, &AtomicU64),
+    names: &Mutex<Vec<String>>,
 ) -> std::io::Result<()> {
     match behaviour {
         Behaviour::Reset => {
@@ -118,6 +170,7 @@ fn serve(
         tls.conn.complete_io(&mut tls.sock)?;
     }
     handshakes.fetch_add(1, Ordering::Relaxed);
+    names.lock().unwrap().extend(tls.conn.server_name().map(str::to_owned));
     if tls.conn.handshake_kind() == Some(rustls::HandshakeKind::Resumed) {
         resumed.fetch_add(1, Ordering::Relaxed);
     }

@@ -44,10 +44,15 @@ pub fn options() -> Vec<Opt> {
         ),
         value("--group", "NAME", "x25519, p256, p384, x25519mlkem768; may be repeated [x25519, p256, p384]"),
         value("--signature", "NAME", "rsa_pss_rsae_sha256, ecdsa_secp256r1_sha256, ...; may be repeated [any]"),
-        value("--sni", "NAME", "the name to ask for [the URL's]"),
+        value(
+            "--sni",
+            "NAME",
+            "the name to ask for; {n} in it, in the URL's host or in -H is a number of each connection's own [the URL's]",
+        ),
         value("--verify", "FILE", "checks chain and signature in every handshake, against the roots in FILE"),
         switch("--check-signatures", "checks the signature in every handshake"),
         value("--connect", "ADDRESS:PORT", "where to connect to [what the URL's host resolves to]"),
+        value("--proxy", "ADDRESS:PORT", "makes each connection through a tunnel of this proxy, by CONNECT"),
         value(
             "--source",
             "ADDRESS|INTERFACE",
@@ -200,9 +205,10 @@ pub fn plan(arguments: &Arguments) -> Result<LoadPlan, String> {
     plan.tls.server_name = arguments.one("--sni").map(str::to_owned);
     plan.tls.verify = arguments.one("--verify").map(Into::into);
     plan.tls.check_signatures = arguments.has("--check-signatures");
-    if let Some(address) = arguments.one("--connect") {
-        let address = address.parse().map_err(|_| format!("--connect cannot be '{address}': expected ADDRESS:PORT"))?;
-        plan.address = Some(address);
+    for (name, place) in [("--connect", &mut plan.address), ("--proxy", &mut plan.proxy)] {
+        if let Some(address) = arguments.one(name) {
+            *place = Some(address.parse().map_err(|_| format!("{name} cannot be '{address}': expected ADDRESS:PORT"))?);
+        }
     }
     plan.sources = arguments.all("--source").flat_map(|list| list.split(',')).flat_map(str::parse).collect();
     plan.watch = arguments.all("--server").flat_map(|list| list.split(',')).flat_map(str::parse).collect();
