@@ -12,6 +12,8 @@ pub enum CaptureFormat {
     PcapNg,
     /// The older pcap (draft-ietf-opsawg-pcap), which every program reads.
     Pcap,
+    /// Nothing but the packets, for a network interface; [`crate::split`] tells them from each other.
+    Bare,
 }
 
 impl CaptureFormat {
@@ -42,6 +44,7 @@ impl CaptureFormat {
                 out.extend_from_slice(&LENGTH_MAX.to_le_bytes());
                 out.extend_from_slice(&RAW.to_le_bytes());
             }
+            CaptureFormat::Bare => {}
         }
     }
     /// Appends a packet, in two parts, with its time in microseconds since 1970.
@@ -61,6 +64,10 @@ impl CaptureFormat {
                 out.extend_from_slice(&((unix_us % 1_000_000) as u32).to_le_bytes());
                 out.extend_from_slice(&length.to_le_bytes());
                 out.extend_from_slice(&length.to_le_bytes());
+                out.extend_from_slice(headers);
+                out.extend_from_slice(payload);
+            }
+            CaptureFormat::Bare => {
                 out.extend_from_slice(headers);
                 out.extend_from_slice(payload);
             }

@@ -11,4 +11,4 @@ mod packet;
 
 pub use conversation::{CopiedConversation, CopiedSegment, Endpoints, SegmentEvent, Speaker};
 pub use format::CaptureFormat;
-pub use packet::{PAYLOAD_MAX, packets};
+pub use packet::{PACKET_LEAST, PACKET_MAX, packets, split};

@@ -3,9 +3,12 @@
 use crate::conversation::{CopiedSegment, Endpoints, SegmentEvent, Speaker};
 use std::net::IpAddr;
 
-/// The most bytes of payload in a packet. With the headers it has at most 9,000, the size of a jumbo frame, which programs that
-/// shorten packets leave whole (Zeek does so after 9,216).
-pub const PAYLOAD_MAX: usize = 9_000 - IPV6 - TCP;
+/// The longest packet in a capture, in bytes: the size of a jumbo frame, which programs that shorten packets leave whole (Zeek does so
+/// after 9,216).
+pub const PACKET_MAX: usize = 9_000;
+
+/// The shortest limit that packets can be made for, in bytes: every link of IPv6 takes packets of that size (RFC 8200 section 5).
+pub const PACKET_LEAST: usize = 1_280;
 
 const IPV4: usize = 20;
 const IPV6: usize = 40;
@@ -18,14 +21,22 @@ const SYN: u8 = 0x02;
 const PSH: u8 = 0x08;
 const ACK: u8 = 0x10;
 
-/// Makes the packets of a segment, whose bytes are `data`; each is given to `emit` as headers and payload.
+/// Makes the packets of a segment, whose bytes are `data`; each has at most `longest` bytes ([`PACKET_LEAST`] to [`PACKET_MAX`]), and is
+/// given to `emit` as headers and payload.
 ///
 /// Whatever a side sends is acknowledged at once, since some programs look only at what has been.
-pub fn packets(ends: &Endpoints, segment: &CopiedSegment, data: &[u8], mut emit: impl FnMut(&[u8], &[u8])) {
+pub fn packets(
+    ends: &Endpoints,
+    segment: &CopiedSegment,
+    data: &[u8],
+    longest: usize,
+    mut emit: impl FnMut(&[u8], &[u8]),
+) {
     let CopiedSegment { speaker, sequence, acknowledged, event } = *segment;
     let other = speaker.other();
+    let payload_max = longest.clamp(PACKET_LEAST, PACKET_MAX) - IPV6 - TCP;
     let mut send = |by: Speaker, flags: u8, sequence: u32, acknowledged: u32, payload: &[u8]| {
-        let packet = Packet { by, flags, sequence, acknowledged };
+        let packet = Packet { by, flags, sequence, acknowledged, payload_max: payload_max as u16 };
         let (headers, length) = packet.headers(ends, payload);
         emit(&headers[..length], payload);
     };
@@ -38,7 +49,7 @@ pub fn packets(ends: &Endpoints, segment: &CopiedSegment, data: &[u8], mut emit:
         }
         SegmentEvent::Data => {
             let mut next = sequence;
-            let mut chunks = data.chunks(PAYLOAD_MAX).peekable();
+            let mut chunks = data.chunks(payload_max).peekable();
             while let Some(chunk) = chunks.next() {
                 let flags = if chunks.peek().is_some() { ACK } else { ACK | PSH };
                 send(speaker, flags, next, acknowledged, chunk);
@@ -60,6 +71,7 @@ struct Packet {
     flags: u8,
     sequence: u32,
     acknowledged: u32,
+    payload_max: u16,
 }
 
 type Headers = [u8; IPV6 + TCP + OPEN_OPTIONS];
@@ -114,7 +126,7 @@ impl Packet {
         tcp[13] = self.flags;
         tcp[14..16].copy_from_slice(&u16::MAX.to_be_bytes());
         if opens {
-            let [high, low] = (PAYLOAD_MAX as u16).to_be_bytes();
+            let [high, low] = self.payload_max.to_be_bytes();
             // With a scale of 8 the window is 16 MB, which no segment fills.
             tcp[20..28].copy_from_slice(&[2, 4, high, low, 3, 3, 8, 0]);
         }
@@ -123,6 +135,20 @@ impl Packet {
         tcp[16..18].copy_from_slice(&sum.checksum());
         (bytes, at + tcp_length)
     }
+}
+
+/// The packets in bytes that hold nothing else, one after the other: their own headers say how long they are.
+pub fn split(mut bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
+    std::iter::from_fn(move || {
+        let length = |at: usize| Some(usize::from(u16::from_be_bytes([*bytes.get(at)?, *bytes.get(at + 1)?])));
+        let length = match bytes.first()? >> 4 {
+            6 => length(4)? + IPV6,
+            _ => length(2)?,
+        };
+        let (packet, rest) = bytes.split_at_checked(length.max(1))?;
+        bytes = rest;
+        Some(packet)
+    })
 }
 
 /// The Internet checksum (RFC 1071). Everything but the last piece has an even length.
@@ -182,9 +208,11 @@ mod tests {
         at
     }
 
-    fn all(ends: &Endpoints, segment: CopiedSegment, data: &[u8]) -> Vec<Vec<u8>> {
+    fn all(ends: &Endpoints, segment: CopiedSegment, data: &[u8], longest: usize) -> Vec<Vec<u8>> {
         let mut list = Vec::new();
-        packets(ends, &segment, data, |headers, payload| list.push([headers, payload].concat()));
+        packets(ends, &segment, data, longest, |headers, payload| list.push([headers, payload].concat()));
+        let together = list.concat();
+        assert!(split(&together).eq(list.iter()), "they can be told from each other");
         list
     }
 
@@ -208,22 +236,24 @@ mod tests {
         for six in [false, true] {
             let (mut talk, open) = CopiedConversation::open(100, 200);
             let flags = |list: &[Vec<u8>]| list.iter().map(|packet| packet[check(packet) + 13]).collect::<Vec<_>>();
-            assert_eq!(flags(&all(&ends(six), open, &[])), [SYN, SYN | ACK, ACK]);
+            assert_eq!(flags(&all(&ends(six), open, &[], PACKET_MAX)), [SYN, SYN | ACK, ACK]);
             let end = talk.end(Speaker::Server).unwrap();
-            assert_eq!(flags(&all(&ends(six), end, &[])), [FIN | ACK, ACK]);
+            assert_eq!(flags(&all(&ends(six), end, &[], PACKET_MAX)), [FIN | ACK, ACK]);
         }
     }
 
     proptest! {
         #[test]
-        fn bytes_are_cut_into_packets_and_acknowledged(length in 0usize..40_000, six: bool, first: u32) {
+        fn bytes_are_cut_into_packets_and_acknowledged(
+            length in 0usize..40_000, six: bool, first: u32, longest in PACKET_LEAST..=PACKET_MAX
+        ) {
             let data: Vec<u8> = (0..length).map(|at| (at % 251) as u8).collect();
             let (mut talk, _) = CopiedConversation::open(first, 1);
             let segment = talk.data(Speaker::Client, length);
-            let list = all(&ends(six), segment, &data);
+            let list = all(&ends(six), segment, &data, longest);
             let mut said = Vec::new();
             for packet in &list {
-                prop_assert!(packet.len() <= 9_000);
+                prop_assert!(packet.len() <= longest);
                 let at = check(packet);
                 let payload = &packet[at + TCP..];
                 if payload.is_empty() {
@@ -234,7 +264,7 @@ mod tests {
                 said.extend_from_slice(payload);
             }
             prop_assert_eq!(said, data);
-            prop_assert_eq!(list.len(), length.div_ceil(PAYLOAD_MAX) + usize::from(length > 0));
+            prop_assert_eq!(list.len(), length.div_ceil(longest - IPV6 - TCP) + usize::from(length > 0));
         }
     }
 }

@@ -1,6 +1,6 @@
 //! The real tshark reassembles conversations to the bytes that were said, and finds nothing wrong with their packets.
 
-use penstock_capture::{CaptureFormat, CopiedConversation, CopiedSegment, Endpoints, Speaker, packets};
+use penstock_capture::{CaptureFormat, CopiedConversation, CopiedSegment, Endpoints, PACKET_MAX, Speaker, packets};
 use std::{path::Path, process::Command};
 
 struct Written {
@@ -16,7 +16,7 @@ impl Written {
         Written { format, bytes, unix_us: 1_700_000_000_000_000 }
     }
     fn add(&mut self, ends: &Endpoints, segment: &CopiedSegment, data: &[u8]) {
-        packets(ends, segment, data, |headers, payload| {
+        packets(ends, segment, data, PACKET_MAX, |headers, payload| {
             self.unix_us += 10;
             self.format.packet(self.unix_us, headers, payload, &mut self.bytes);
         });

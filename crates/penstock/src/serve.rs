@@ -153,8 +153,9 @@ fn start(
     let silence = config.global.daemon.then(Silence::prepare).transpose();
     let silence = silence.map_err(|e| format!("cannot open /dev/null: {e}"))?;
     runtime.set_memory_gauge(limits::memory(flags.memory_mib)?);
+    let mut unwritable = runtime.open_tap_interfaces();
     accounts::give_up_privileges(&config.global)?;
-    let unwritable = runtime.open_taps();
+    unwritable.extend(runtime.open_taps());
     if !unwritable.is_empty() {
         let mut found = Diagnostics::default();
         for (place, why) in unwritable {

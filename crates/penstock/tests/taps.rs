@@ -9,7 +9,7 @@ mod fake;
 
 use common::{
     Place, bytes, free_port, run,
-    running::{Running, TERM, USR2, master, successes, until},
+    running::{Running, TERM, USR2, master, signal_to, successes, until},
 };
 use std::{
     io::{Read, Write},
@@ -94,26 +94,13 @@ impl Front {
 
 fn config(place: &Place, tap: &str, [http1, http2, tcp]: [u16; 3]) -> String {
     let here = place.0.display();
-    let certificate = place.0.join("site.pem");
-    if !certificate.exists() {
-        let made = Command::new("openssl")
-            .args(["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2"])
-            .args(["-subj", "/CN=localhost", "-keyout"])
-            .arg(place.0.join("key.pem"))
-            .arg("-out")
-            .arg(place.0.join("cert.pem"))
-            .output()
-            .expect("openssl runs");
-        assert!(made.status.success());
-        let parts = ["cert.pem", "key.pem"].map(|name| std::fs::read(place.0.join(name)).unwrap());
-        std::fs::write(&certificate, parts.concat()).unwrap();
-    }
+    let certificate = place.certificate().display().to_string();
     let origin = fake::origin();
     format!(
         "global\n  nbthread 2\n  stats socket {here}/sock level admin\ndefaults\n  mode http\n  timeout client 20s\n  \
          timeout server 20s\n  timeout connect 2s\nservice copy\n  mode tap\n{tap}\nservice-chain copied\n  \
          inspect copy unless {{ path_beg /private }}\nfrontend web\n  bind 127.0.0.1:{http1}\n  \
-         bind 127.0.0.1:{http2} ssl crt {here}/site.pem alpn h2\n  http-request service-chain copied\n  default_backend origin\n\
+         bind 127.0.0.1:{http2} ssl crt {certificate} alpn h2\n  http-request service-chain copied\n  default_backend origin\n\
          backend origin\n  server o 127.0.0.1:{origin}\nservice-chain stream\n  inspect copy\nfrontend raw\n  mode tcp\n  \
          bind 127.0.0.1:{tcp}\n  tcp-request content service-chain stream\n  default_backend raw\nbackend raw\n  mode tcp\n  \
          server o 127.0.0.1:{}\n",
@@ -154,23 +141,25 @@ fn tshark(file: &Path, arguments: &[&str]) -> String {
 
 /// What client and server said in each connection of a capture, as tshark puts it together.
 fn conversations(file: &Path) -> Vec<(Vec<u8>, Vec<u8>)> {
-    let mut all = Vec::new();
-    loop {
-        let text = tshark(file, &["-q", "-z", &format!("follow,tcp,raw,{}", all.len())]);
-        let (mut client, mut server) = (Vec::new(), Vec::new());
-        if text.contains("Node 0: :0") {
-            return all;
-        }
-        for line in text.lines() {
-            let digits = line.trim();
-            if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_hexdigit()) {
-                continue;
-            }
-            let side = if line.starts_with('\t') { &mut server } else { &mut client };
-            side.extend((0..digits.len()).step_by(2).map(|at| u8::from_str_radix(&digits[at..at + 2], 16).unwrap()));
-        }
-        all.push((client, server));
+    (0..).map_while(|stream| conversation(file, stream)).collect()
+}
+
+/// What they said in the connection of this number, if there is one.
+fn conversation(file: &Path, stream: usize) -> Option<(Vec<u8>, Vec<u8>)> {
+    let text = tshark(file, &["-q", "-z", &format!("follow,tcp,raw,{stream}")]);
+    let (mut client, mut server) = (Vec::new(), Vec::new());
+    if text.contains("Node 0: :0") {
+        return None;
     }
+    for line in text.lines() {
+        let digits = line.trim();
+        if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+            continue;
+        }
+        let side = if line.starts_with('\t') { &mut server } else { &mut client };
+        side.extend((0..digits.len()).step_by(2).map(|at| u8::from_str_radix(&digits[at..at + 2], 16).unwrap()));
+    }
+    Some((client, server))
 }
 
 /// Nothing in it looks to tshark as if something were wrong or missing.
@@ -344,6 +333,90 @@ fn pcap_over_ip_is_read_from_a_listener_and_from_a_connection() {
     }
 }
 
+/// A pair of network interfaces: one here, and `sensor` in a network namespace. They go with it.
+struct Wire {
+    near: String,
+    namespace: String,
+}
+
+impl Wire {
+    /// `None` where they cannot be made.
+    fn new(mtu: &str) -> Option<Wire> {
+        let id = std::process::id();
+        let wire = Wire { near: format!("tap{id}"), namespace: format!("penstock-tap-{id}") };
+        let (near, far) = (wire.near.as_str(), wire.namespace.as_str());
+        let made = ip(&["netns", "add", far])
+            && ip(&[
+                "link", "add", near, "mtu", mtu, "type", "veth", "peer", "name", "sensor", "mtu", mtu, "netns", far,
+            ])
+            && ip(&["link", "set", near, "up"])
+            && ip(&["-n", far, "link", "set", "sensor", "up"]);
+        if !made {
+            common::study::skip("network interfaces cannot be made here: no copy is sent to one");
+        }
+        made.then_some(wire)
+    }
+}
+
+impl Drop for Wire {
+    fn drop(&mut self) {
+        ip(&["link", "delete", &self.near]);
+        ip(&["netns", "delete", &self.namespace]);
+    }
+}
+
+fn ip(arguments: &[&str]) -> bool {
+    Command::new("ip").args(arguments).output().is_ok_and(|output| output.status.success())
+}
+
+#[test]
+fn a_sensor_at_the_other_end_of_a_wire_sees_the_packets() {
+    let Some(wire) = Wire::new("1400") else { return };
+    let tap = format!("  tap interface {} mac 02:aa:00:00:00:07", wire.near);
+    let front = Front::start("taps-interface", &tap);
+    assert_eq!(front.state(), "writing");
+    let file = front.place.0.join("seen.pcapng");
+    let mut sensor = Command::new("ip")
+        .args(["netns", "exec", &wire.namespace, "tshark", "-q", "-i", "sensor", "-w"])
+        .arg(&file)
+        .stderr(std::process::Stdio::null())
+        .spawn()
+        .expect("tshark runs");
+    let size = || std::fs::metadata(&file).map_or(0, |found| found.len());
+    until("the sensor looks", || {
+        assert_eq!(front.ask(false, "/early?bytes=1000", None, &[]), bytes(1_000));
+        size() > 4_000
+    });
+    let body = bytes(50_000);
+    assert_eq!(front.ask(true, "/copied", Some(&body), &[]), body);
+    until("all has been seen", || {
+        let stream = tshark(&file, &["-Y", "tcp contains \"POST /copied\"", "-T", "fields", "-e", "tcp.stream"]);
+        let said = stream.trim().parse().ok().and_then(|stream| conversation(&file, stream));
+        said.is_some_and(|(_, server)| server.windows(4).any(|four| four == b"\r\n\r\n") && parts(&server).1 == body)
+    });
+    // Without a network there is no copy; the traffic goes on, and so does the copy once the network is back.
+    assert!(ip(&["link", "set", &wire.near, "down"]));
+    until("it has failed", || {
+        assert_eq!(front.ask(false, "/unseen?bytes=10", None, &[]), bytes(10));
+        front.state() == "failed"
+    });
+    assert!(front.command("show taps").contains("Network is down"), "{}", front.command("show taps"));
+    assert!(ip(&["link", "set", &wire.near, "up"]));
+    until("it is written again", || front.state() == "writing");
+    assert_eq!(front.ask(false, "/again?bytes=10", None, &[]), bytes(10));
+    until("that has been seen", || !tshark(&file, &["-Y", "tcp contains \"GET /again\""]).is_empty());
+    signal_to(sensor.id(), TERM);
+    sensor.wait().unwrap();
+    let _place = front.end();
+    let addresses = tshark(&file, &["-Y", "tcp", "-T", "fields", "-e", "eth.dst"]);
+    assert!(addresses.lines().all(|address| address == "02:aa:00:00:00:07"), "{addresses}");
+    assert_eq!(
+        tshark(&file, &["-o", "tcp.check_checksum:TRUE", "-Y", "tcp.checksum.status == 0 || ip.len > 1400"]),
+        ""
+    );
+    assert!(!tshark(&file, &["-Y", "ip.len > 1300"]).is_empty(), "packets are as long as the interface takes them");
+}
+
 #[test]
 fn a_reload_begins_a_file_of_its_own() {
     let place = Place::new("taps-reload");
@@ -382,6 +455,13 @@ fn what_cannot_work_is_refused_at_start() {
         ("service copy\n  mode tap\n  tap fifo /no/such/pipe\n", 3, "cannot open the named pipe"),
         ("service copy\n  mode tap\n  tap fifo /dev/null\n", 3, "'/dev/null' is not a named pipe"),
         ("service copy\n  mode tap\n  tap socket /x\n", 3, "a tap cannot write to 'socket'"),
+        ("service copy\n  mode tap\n  tap interface nowhere\n", 3, "cannot use the network interface 'nowhere'"),
+        (
+            "service copy\n  mode tap\n  tap interface lo mac 02:00:00\n",
+            3,
+            "'02:00:00' is not the address of a station",
+        ),
+        ("service copy\n  mode tap\n  tap interface a/b\n", 3, "no network interface can have the name 'a/b'"),
         ("service copy\n  mode tap\n  tap pcap-over-ip connect somewhere\n", 3, "is not an address with a port"),
         ("service copy\n  mode tap\n  tap pcap-over-ip call 127.0.0.1:1\n", 3, "'call' is not who connects"),
         ("service copy\n  mode tap\n  tap file /tmp/a rotate 1\n", 3, "out of range"),

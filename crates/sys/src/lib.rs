@@ -4,6 +4,7 @@ mod account;
 mod clock;
 mod datagram;
 mod files;
+mod interface;
 mod memory;
 mod process;
 mod signal;
@@ -17,6 +18,7 @@ pub use account::{Group, User, group, user};
 pub use clock::local_offset;
 pub use datagram::{SEGMENTS_MAX, send_segments};
 pub use files::{read_at_most, read_file};
+pub use interface::{Interface, PacketSocket};
 pub use memory::{Allocator, MemoryGauge, MemoryRoom, free_bytes, has_reserve, keep_reserve, poison};
 pub use process::{
     Forked, Silence, chroot, confine, drop_to, exec, fork, is_root, kill, new_session, reap, unblock_signals,

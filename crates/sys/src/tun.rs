@@ -14,15 +14,7 @@ use std::{
 /// If the name is too long or taken, the kernel has no TUN, or the caller lacks CAP_NET_ADMIN.
 pub fn open(name: &str) -> io::Result<OwnedFd> {
     let file = File::options().read(true).write(true).open("/dev/net/tun")?;
-    // SAFETY: the structure is valid when zeroed.
-    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
-    // A zero must stay at the end.
-    if name.is_empty() || name.len() >= request.ifr_name.len() {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, "the name of a device has 1 to 15 bytes"));
-    }
-    for (place, byte) in request.ifr_name.iter_mut().zip(name.bytes()) {
-        *place = byte as libc::c_char;
-    }
+    let mut request = crate::interface::request(name)?;
     request.ifr_ifru.ifru_flags = (libc::IFF_TUN | libc::IFF_NO_PI) as libc::c_short;
     // SAFETY: the descriptor is open, and the kernel reads and writes an ifreq, which `request` is.
     let result = unsafe { libc::ioctl(file.as_raw_fd(), libc::TUNSETIFF as _, &raw mut request) };

@@ -46,6 +46,13 @@ pub enum TapTarget {
     Connect(SocketAddr),
     /// `pcap-over-ip listen`: an address that a reader connects to, to be sent pcap.
     Listen(SocketAddr),
+    /// `interface`: a network interface that the packets are sent to.
+    Interface {
+        /// The interface's name.
+        name: String,
+        /// `mac`: the station that they are sent to.
+        to: [u8; 6],
+    },
 }
 
 impl Default for Service {

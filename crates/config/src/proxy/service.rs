@@ -119,10 +119,14 @@ pub(super) fn mode(draft: &mut Draft, args: &mut Args<'_>) -> Parsed {
 const ROTATE: u64 = 100 << 20;
 const KEEP: u32 = 10;
 
+/// Where packets on an interface are sent, unless its line says so: an address that no station has been given (locally administered), so that
+/// only those take notice that listen to everything.
+const NOBODY: [u8; 6] = [2, 0, 0, 0, 0, 1];
+
 /// `tap` of a service.
 fn tap(draft: &mut Draft, args: &mut Args<'_>) -> Parsed {
     args.only_once(of(draft).tap.is_some())?;
-    let kind = args.word("'file', 'fifo' or 'pcap-over-ip'")?;
+    let kind = args.word("'file', 'fifo', 'pcap-over-ip' or 'interface'")?;
     let (to, span) = match kind.text.as_str() {
         "file" => {
             let path = args.path("a path")?;
@@ -155,13 +159,40 @@ fn tap(draft: &mut Draft, args: &mut Args<'_>) -> Parsed {
             };
             (if listens { TapTarget::Listen(address) } else { TapTarget::Connect(address) }, word.span)
         }
+        "interface" => {
+            let name = args.word("a network interface")?;
+            // IFNAMSIZ is 16, with a zero at the end.
+            if name.text.len() > 15 || name.text.contains('/') {
+                let message = format!("no network interface can have the name '{}'", name.text);
+                return args.wrong(name, message, "'ip link' lists them");
+            }
+            let to = if args.take_if("mac") { station(args)? } else { NOBODY };
+            (TapTarget::Interface { name: name.text.clone(), to }, name.span)
+        }
         other => {
             let message = format!("a tap cannot write to '{other}'");
-            return args.wrong(kind, message, "expected 'file', 'fifo' or 'pcap-over-ip'");
+            return args.wrong(kind, message, "expected 'file', 'fifo', 'pcap-over-ip' or 'interface'");
         }
     };
     of(draft).tap = Some(Spanned { value: to, span });
     args.unexpected(&[])
+}
+
+/// The address of a station on a network, as `02:00:00:00:00:01`.
+fn station(args: &mut Args<'_>) -> Parsed<[u8; 6]> {
+    let word = args.word("an address of six bytes")?;
+    let byte = |text: &str| match text.len() {
+        1 | 2 if text.bytes().all(|digit| digit.is_ascii_hexdigit()) => u8::from_str_radix(text, 16).ok(),
+        _ => None,
+    };
+    let bytes: Option<Vec<u8>> = word.text.split(':').map(byte).collect();
+    match bytes.and_then(|bytes| bytes.try_into().ok()) {
+        Some(station) => Ok(station),
+        None => {
+            let message = format!("'{}' is not the address of a station", word.text);
+            args.wrong(word, message, "for instance 02:00:00:00:00:01")
+        }
+    }
 }
 
 /// Begins a service with what the defaults say of timeouts and servers; the rest of them is about proxies.

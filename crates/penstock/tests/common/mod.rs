@@ -26,6 +26,24 @@ impl Place {
         std::fs::write(self.0.join(name), text).unwrap();
         self.0.join(name)
     }
+    /// A file with a certificate for localhost and its key, made when it is first asked for.
+    pub fn certificate(&self) -> PathBuf {
+        let [key, certificate, both] = ["key.pem", "cert.pem", "site.pem"].map(|name| self.0.join(name));
+        if !both.exists() {
+            let made = Command::new("openssl")
+                .args(["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2"])
+                .args(["-subj", "/CN=localhost", "-keyout"])
+                .arg(&key)
+                .arg("-out")
+                .arg(&certificate)
+                .output()
+                .expect("openssl runs");
+            assert!(made.status.success());
+            let parts = [certificate, key].map(|part| std::fs::read(part).unwrap());
+            std::fs::write(&both, parts.concat()).unwrap();
+        }
+        both
+    }
     /// A configuration that answers every request on the port by itself.
     pub fn config(&self, port: u16) -> PathBuf {
         self.file(

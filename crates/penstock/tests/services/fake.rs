@@ -82,7 +82,7 @@ pub fn origin() -> u16 {
                 }
             }
             if let Some((_, size)) = lines[0].split(' ').nth(1).and_then(|target| target.split_once("?bytes=")) {
-                body = super::bytes(size.parse().unwrap());
+                body = crate::common::bytes(size.parse().unwrap());
             }
             let told =
                 format!("HTTP/1.1 200 OK\r\nCache-Control: max-age=60\r\nContent-Length: {}\r\n\r\n", body.len());

@@ -78,7 +78,13 @@ impl Runtime {
         Listeners::open(&self.shared.config, &self.shared.namespaces, self.workers, inherited)
     }
 
-    /// Opens what copies of the traffic are written to, with the privileges that the process keeps; what fails, and where it is configured.
+    /// Opens the network interfaces that copies of the traffic are sent to, with the privileges that the process begins with; what fails, and
+    /// where it is configured.
+    pub fn open_tap_interfaces(&self) -> Vec<(Span, String)> {
+        self.shared.taps.open_interfaces()
+    }
+
+    /// Opens what else copies of the traffic are written to, with the privileges that the process keeps; what fails, and where it is configured.
     pub fn open_taps(&self) -> Vec<(Span, String)> {
         self.shared.taps.open()
     }

@@ -1,7 +1,7 @@
 //! Where a tap's packets go.
 
-use super::{files::Files, stream::Stream};
-use penstock_capture::CaptureFormat;
+use super::{files::Files, link::Link, stream::Stream};
+use penstock_capture::{CaptureFormat, PACKET_MAX};
 use std::{
     io::{self, Write},
     time::Duration,
@@ -14,6 +14,7 @@ const PAUSE: Duration = Duration::from_millis(5);
 pub(super) enum End {
     Files(Files),
     Stream(Stream),
+    Link(Link),
 }
 
 impl End {
@@ -21,6 +22,14 @@ impl End {
         match self {
             End::Files(_) => CaptureFormat::PcapNg,
             End::Stream(stream) => stream.format(),
+            End::Link(_) => CaptureFormat::Bare,
+        }
+    }
+    /// The longest packet that it takes.
+    pub fn longest(&self) -> usize {
+        match self {
+            End::Files(_) | End::Stream(_) => PACKET_MAX,
+            End::Link(link) => link.longest(),
         }
     }
     /// Opens it; `false` if there is no reader yet.
@@ -28,14 +37,17 @@ impl End {
         match self {
             End::Files(files) => files.open().map(|()| true),
             End::Stream(stream) => stream.open(),
+            End::Link(link) => link.open().map(|()| true),
         }
     }
-    /// Whether the reader is still there, as far as can be seen without writing.
-    pub fn is_open(&mut self) -> bool {
-        match self {
+    /// Looks whether it is open and the reader still there, as far as can be seen without writing.
+    pub fn check(&mut self) -> io::Result<()> {
+        let is_open = match self {
             End::Files(files) => files.is_open(),
             End::Stream(stream) => stream.is_open(),
-        }
+            End::Link(link) => return link.check(),
+        };
+        if is_open { Ok(()) } else { Err(io::ErrorKind::ConnectionReset.into()) }
     }
     /// Writes whole packets, which begin a new file if the present one is full: `head` comes before its first packet. A reader that takes
     /// nothing is waited for as long as `goes_on`.
@@ -44,14 +56,16 @@ impl End {
             End::Files(files) => files.write(head, packets),
             End::Stream(stream) => {
                 let writer = stream.writer(head)?;
-                write_all(writer, packets, goes_on)
+                write_all(writer, packets, &mut || pause(goes_on))
             }
+            End::Link(link) => link.write(packets, &mut || pause(goes_on)),
         }
     }
     pub fn close(&mut self) {
         match self {
             End::Files(files) => files.close(),
             End::Stream(stream) => stream.close(),
+            End::Link(link) => link.close(),
         }
     }
     /// Takes no new readers.
@@ -62,14 +76,23 @@ impl End {
     }
 }
 
+/// Lets some time pass if it goes on; whether it does.
+fn pause(goes_on: &mut dyn FnMut() -> bool) -> bool {
+    let is_on = goes_on();
+    if is_on {
+        std::thread::sleep(PAUSE);
+    }
+    is_on
+}
+
 /// Writes all of it to something that does not block. It is never left in the middle of a packet, unless it is given up.
-fn write_all(writer: &mut dyn Write, mut bytes: &[u8], goes_on: &mut dyn FnMut() -> bool) -> io::Result<()> {
+fn write_all(writer: &mut dyn Write, mut bytes: &[u8], waits: &mut dyn FnMut() -> bool) -> io::Result<()> {
     while !bytes.is_empty() {
         match writer.write(bytes) {
             Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
             Ok(n) => bytes = &bytes[n..],
             Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-            Err(e) if e.kind() == io::ErrorKind::WouldBlock && goes_on() => std::thread::sleep(PAUSE),
+            Err(e) if e.kind() == io::ErrorKind::WouldBlock && waits() => {}
             Err(e) => return Err(e),
         }
     }

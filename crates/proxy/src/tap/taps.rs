@@ -4,6 +4,7 @@ use super::{
     copied::Due,
     end::End,
     files::Files,
+    link::Link,
     queue::{Queue, TapCounts},
     stream::Stream,
     thread::{self, Orders},
@@ -14,6 +15,7 @@ use penstock_config::{
 };
 use std::{
     fs, io,
+    net::{Ipv4Addr, UdpSocket},
     os::unix::fs::FileTypeExt,
     path::Path,
     sync::{Arc, Mutex, PoisonError, atomic::Ordering::Relaxed},
@@ -107,10 +109,17 @@ impl Taps {
         }
         Taps { list, ..Taps::default() }
     }
+    /// Opens network interfaces, which takes privileges; what fails, with its place in the configuration.
+    pub(crate) fn open_interfaces(&self) -> Vec<(Span, String)> {
+        self.open_those(|target| matches!(target, TapTarget::Interface { .. }))
+    }
     /// Opens files and listening sockets; what fails, with its place in the configuration.
     pub(crate) fn open(&self) -> Vec<(Span, String)> {
+        self.open_those(|target| !matches!(target, TapTarget::Interface { .. }))
+    }
+    fn open_those(&self, are: impl Fn(&TapTarget) -> bool) -> Vec<(Span, String)> {
         let mut failed = Vec::new();
-        for tap in &self.list {
+        for tap in self.list.iter().filter(|tap| are(&tap.target)) {
             match begin(&tap.target) {
                 Ok(end) => *tap.end.lock().unwrap_or_else(PoisonError::into_inner) = Some(end),
                 Err(e) => failed.push((tap.span, format!("cannot write the copy to {}: {e}", told(&tap.target)))),
@@ -124,7 +133,7 @@ impl Taps {
             let Some(mut end) = tap.end.lock().unwrap_or_else(PoisonError::into_inner).take() else { continue };
             let mut head = Vec::new();
             end.format().begin(&tap.name, &mut head);
-            let is_open = end.is_open();
+            let is_open = end.check().is_ok();
             let mut writer = thread::Writer {
                 head,
                 name: tap.name.clone(),
@@ -206,7 +215,17 @@ fn look(target: &TapTarget) -> Result<(), (String, &'static str)> {
             Err(e) => Err((format!("cannot open the named pipe '{}': {e}", path.display()), "make it with mkfifo")),
         },
         TapTarget::Connect(_) | TapTarget::Listen(_) => Ok(()),
+        TapTarget::Interface { name, .. } => match has_interface(name) {
+            Ok(()) => Ok(()),
+            Err(e) => Err((format!("cannot use the network interface '{name}': {e}"), "'ip link' lists them")),
+        },
     }
+}
+
+fn has_interface(name: &str) -> io::Result<()> {
+    let any = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
+    rustix::net::netdevice::name_to_index(any, name)?;
+    Ok(())
 }
 
 fn begin(target: &TapTarget) -> io::Result<End> {
@@ -219,6 +238,7 @@ fn begin(target: &TapTarget) -> io::Result<End> {
         TapTarget::Fifo(path) => End::Stream(Stream::fifo(path.clone())),
         TapTarget::Connect(address) => End::Stream(Stream::connect(*address)),
         TapTarget::Listen(address) => End::Stream(Stream::listen(*address)?),
+        TapTarget::Interface { name, to } => End::Link(Link::new(name, *to)?),
     })
 }
 
@@ -229,5 +249,9 @@ fn told(target: &TapTarget) -> String {
         TapTarget::Fifo(path) => format!("fifo {}", path.display()),
         TapTarget::Connect(address) => format!("pcap-over-ip connect {address}"),
         TapTarget::Listen(address) => format!("pcap-over-ip listen {address}"),
+        TapTarget::Interface { name, to } => {
+            let [a, b, c, d, e, f] = to;
+            format!("interface {name} mac {a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{f:02x}")
+        }
     }
 }

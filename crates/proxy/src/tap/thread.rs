@@ -87,7 +87,7 @@ impl Writer {
     }
     /// Opens the end if somebody reads.
     pub fn begin(&mut self) -> io::Result<()> {
-        if !self.end.is_open() && !self.end.open()? {
+        if self.end.check().is_err() && !self.end.open()? {
             self.set(TapState::Waiting);
             return Ok(());
         }
@@ -100,20 +100,18 @@ impl Writer {
     fn write(&mut self, last: Option<Instant>) -> io::Result<()> {
         let entries = self.queue.take(if last.is_some() { Duration::ZERO } else { LOOK });
         if entries.is_empty() {
-            return match self.end.is_open() {
-                true => Ok(()),
-                false => Err(io::ErrorKind::ConnectionReset.into()),
-            };
+            return self.end.check();
         }
         let mut patience = Patience(last);
-        let (format, mut out, mut pending) = (self.end.format(), Vec::new(), Vec::<Entry>::new());
+        let (format, longest) = (self.end.format(), self.end.longest());
+        let (mut out, mut pending) = (Vec::new(), Vec::<Entry>::new());
         let mut failed = None;
         let mut entries = entries.into_iter().peekable();
         let mut count = 0;
         while let Some(entry) = entries.next() {
             // What was added while a reader was lost is not for the next one.
             if failed.is_none() && self.queue.reader() == Some(entry.reader) {
-                packets(&entry.ends, &entry.segment, &entry.data, |headers, payload| {
+                packets(&entry.ends, &entry.segment, &entry.data, longest, |headers, payload| {
                     count += 1;
                     format.packet(entry.unix_us, headers, payload, &mut out);
                 });
