@@ -17,6 +17,10 @@ pub fn load_all(folder: &Path) -> Result<Vec<Scenario>, Failure> {
         if path.extension().is_some_and(|e| e == "cfg") {
             let name = format!("examples/{}", path.file_stem().unwrap_or_default().to_string_lossy());
             let text = std::fs::read_to_string(&path).map_err(failed)?;
+            // HAProxy has no services: crates/penstock/tests/services/real.rs tries these, beside a real scanner.
+            if text.contains("\nservice ") {
+                continue;
+            }
             scenarios.push(Scenario::parse(&name, &as_scenario(&name, &text)?)?);
         }
     }

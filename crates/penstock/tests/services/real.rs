@@ -3,7 +3,7 @@
 use super::{CHUNKED, Front, Got, bytes, fake};
 use crate::common::{
     Place, free_port,
-    running::until,
+    running::{Running, until},
     study::{is_installed, skip},
 };
 use std::{
@@ -151,4 +151,38 @@ fn clean_bodies_are_the_same_behind_real_services() {
         }
     }
     assert!(seen.0 > 20 && seen.1 > 20, "answers that change something, and that do not: {seen:?}");
+}
+
+#[test]
+fn the_example_does_what_it_says() {
+    if are_missing("the example of a scanner") {
+        return;
+    }
+    let place = Place::new("services-example");
+    let (port, _daemons) = services(&place);
+    let (front, origin) = (free_port(), fake::origin());
+    let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples");
+    let text = std::fs::read_to_string(examples.join("inspection.cfg")).unwrap();
+    let site = place.certificate().display().to_string();
+    let text = text
+        .replace("\"${CERTIFICATES-/etc/penstock}\"/site.pem", &site)
+        .replace("127.0.0.1:1344", &format!("127.0.0.1:{port}"))
+        .replace("127.0.0.1:8443", &format!("127.0.0.1:{front}"))
+        .replace("127.0.0.1:9001", &format!("127.0.0.1:{origin}"));
+    let _running = Running::start(&[&"-f", &place.file("inspection.cfg", &text)]);
+    until("it listens", || TcpStream::connect((Ipv4Addr::LOCALHOST, front)).is_ok());
+    let mut tried = 0;
+    for command in text.lines().filter_map(|line| line.strip_prefix("# Try:")) {
+        let done = Command::new("sh").args(["-c", command.trim()]).output().unwrap();
+        assert_eq!(String::from_utf8_lossy(&done.stdout), "200\n", "{command}");
+        tried += 1;
+    }
+    assert_eq!(tried, 2);
+    std::fs::write(place.0.join("virus"), eicar()).unwrap();
+    let upload = format!("@{}", place.0.join("virus").display());
+    let url = format!("https://127.0.0.1:{front}/");
+    let done = Command::new("curl")
+        .args(["-sk", "-o", "/dev/null", "-w", "%{http_code}", "--data-binary", &upload, &url])
+        .output();
+    assert_eq!(String::from_utf8_lossy(&done.unwrap().stdout), "403");
 }
