@@ -2,6 +2,9 @@
 //! penstock, to nginx.
 
 mod common;
+#[allow(dead_code, reason = "the servers in it are for other tests")]
+#[path = "services/fake.rs"]
+mod fake;
 
 use common::{
     Place,
@@ -15,6 +18,7 @@ use serde_json::json;
 use std::{
     net::{Ipv4Addr, TcpStream, UdpSocket},
     process::{Child, Command, Stdio},
+    sync::Arc,
     time::Duration,
 };
 
@@ -129,7 +133,7 @@ struct Front {
 
 impl Front {
     /// Starts it, or reports what is missing. `more` stands at the end of its `bind` lines, with HERE for the directory of files, and
-    /// `rules` among its rules.
+    /// `rules` among its rules; what follows `@sections` in them are sections.
     fn start(name: &str, more: &str, rules: &str) -> Option<Front> {
         if !is_installed("nginx") {
             skip(&format!("{name}: nginx is not installed"));
@@ -146,6 +150,7 @@ impl Front {
         let (port, tcp, here) = (free_port(), free_port(), place.0.display());
         let (to, dns, tls) = (log.local_addr().unwrap().port(), name_server(), nginx.tls);
         let more = more.replace("HERE", &here.to_string());
+        let (rules, sections) = rules.split_once("@sections\n").unwrap_or((rules, ""));
         let signed = format!("crt {here}/own.pem generate-certificates ca-sign-file {here}/proxy.pem {more}");
         let text = format!(
             "global\n  nbthread 1\n  log 127.0.0.1:{to} local0\nresolvers dns\n  nameserver a 127.0.0.1:{dns}\n\
@@ -167,7 +172,7 @@ impl Front {
              backend origin-tcp\n  mode tcp\n\
                server o 127.0.0.1:{tls} ssl verify required ca-file {here}/origins.crt sni ssl_fc_sni alpn h2,http/1.1\n\
              backend clear\n  server c 0.0.0.0:0\n\
-             backend direct\n  mode tcp\n  server d 0.0.0.0:0\n"
+             backend direct\n  mode tcp\n  server d 0.0.0.0:0\n{sections}"
         );
         let file = place.file("test.cfg", &text);
         let running = Running::start(&[&"-f", &file]);
@@ -296,6 +301,35 @@ fn a_second_authority_shows_clients_that_a_server_does_not_validate() {
             if name == "expired" { "expire date: Apr  5 00:00:00 2021" } else { "expire date: Apr  5 00:00:00 2040" };
         assert!(said.contains("issuer: CN=untrusted authority") && said.contains(until), "{name}: {said}");
     }
+}
+
+#[test]
+fn what_is_decrypted_passes_the_services_and_what_is_not_does_not() {
+    let port = fake::service(Arc::default());
+    let service = |name: &str| {
+        format!(
+            "service {name}\n  mode icap\n  reqmod /{name}\n  respmod /{name}\n  server s 127.0.0.1:{port}\n\
+             service-chain {name}\n  inspect {name}\n"
+        )
+    };
+    let rules = format!(
+        "  http-request service-chain echo if {{ ssl_fc }}\n\
+           http-request service-chain early if {{ ssl_fc }} {{ req.hdr(x-bad) -m found }}\n\
+           http-response set-header said %[inspection_verdicts]\n  @sections\n{}{}",
+        service("echo"),
+        service("early")
+    );
+    let Some(front) = Front::start("intercept-services", "", &rules) else { return };
+    for version in ["--http2", "--http1.1"] {
+        let got = front.curl(&[&front.url("good")], &["-i", version]);
+        assert!(got.contains(" 200") && got.contains("\r\n\r\ngood HTTP/"), "{got}");
+        assert!(got.contains("said: echo.request=modified:"), "{got}");
+        let got = front.curl(&[&front.url("good")], &["-H", "X-Bad: 1", version]);
+        assert!(got.contains("blocked") && !got.contains("good HTTP/"), "{got}");
+    }
+    // The client sees the server's own certificate of what is passed on as it is.
+    let bypassed = front.curl(&[&front.url("a.bank")], &["-H", "X-Bad: 1"]);
+    assert!(bypassed.starts_with("000 0 SSL certificate problem"), "{bypassed}");
 }
 
 #[test]
