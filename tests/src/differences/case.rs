@@ -1,6 +1,9 @@
 //! One generated case: a frontend, a backend, origins' answers and steps. Many stand in one scenario; each can also be
 //! written as a scenario of its own.
 
+use super::reference;
+use crate::process::Subject;
+
 /// A placeholder for the case's number in names that must be unique: `f§` is the frontend, `k§` the backend, `b§` the
 /// address, `o§` the origin. In a scenario of its own the number is left out.
 pub const NUMBER: char = '§';
@@ -158,6 +161,9 @@ pub fn scenario(about: &str, arguments: &str, cases: &[&Case]) -> (String, Vec<u
         out.push_str(&format!("# {line}\n"));
     }
     let space = if arguments.is_empty() { "" } else { " " };
+    if reference() == Subject::Haproxy30 {
+        out.push_str("[reference 3.0]\n");
+    }
     out.push_str(&format!("[config whole{space}{arguments}]\n"));
     for line in &config {
         out.push_str(&line.text);

@@ -9,6 +9,7 @@ use regex::Regex;
 
 use super::case::{self, Case, NUMBER};
 use super::known::Known;
+use super::reference;
 use crate::Failure;
 use crate::process::{Subject, describe};
 use crate::run::{Transcript, carry_out};
@@ -116,7 +117,7 @@ impl Judge {
     /// Takes off what a program refuses, line by line, and says what penstock alone refuses.
     pub fn settle(&self, cases: &[Case]) -> Vec<Judged> {
         let refused: Vec<Vec<(usize, usize, String)>> =
-            [Subject::Haproxy, Subject::Penstock].map(|subject| self.refused_by(subject, cases)).into();
+            [reference(), Subject::Penstock].map(|subject| self.refused_by(subject, cases)).into();
         let mut judged = Vec::new();
         for (number, case) in cases.iter().enumerate() {
             let lines = |side: usize| -> Vec<(usize, &str)> {
@@ -289,7 +290,7 @@ impl Judge {
             Err(failure) => View::Failed(failure),
         };
         std::thread::scope(|scope| {
-            let theirs = scope.spawn(|| view(&text, Subject::Haproxy));
+            let theirs = scope.spawn(|| view(&text, reference()));
             let planted = self.plant.map_or_else(|| text.clone(), |plant| plant(&text));
             let ours = view(&planted, Subject::Penstock);
             Seen { theirs: theirs.join().unwrap_or_else(|_| View::Failed("the harness panicked".to_owned())), ours }

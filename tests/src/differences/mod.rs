@@ -22,6 +22,14 @@ use search::{Search, search};
 use crate::Failure;
 use crate::process::Subject;
 
+/// The HAProxy that is compared with: 2.6, unless PENSTOCK_REFERENCE is `3.0`.
+pub fn reference() -> Subject {
+    match std::env::var("PENSTOCK_REFERENCE") {
+        Ok(version) if version == "3.0" => Subject::Haproxy30,
+        _ => Subject::Haproxy,
+    }
+}
+
 /// The search as a test of its own. The exit code.
 pub fn main(tests: &Path) -> i32 {
     let started = Instant::now();
@@ -36,8 +44,8 @@ pub fn main(tests: &Path) -> i32 {
         println!("differences: test");
         return 0;
     }
-    if !Subject::Haproxy.is_reference() {
-        return skip("haproxy is not 2.6");
+    if !reference().is_reference() {
+        return skip("the haproxy to compare with is not there, or of another version");
     }
     if Subject::Penstock.program().is_none() {
         return skip("the penstock binary is not built");

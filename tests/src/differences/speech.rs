@@ -15,6 +15,7 @@ use penstock_rules::{
 
 use super::dice::Dice;
 use super::grammar::expand;
+use super::reference;
 use crate::process::Subject;
 use left_out::{LEFT_OUT_ACTIONS, NEWER_ACLS, UNSTEADY_ALIASES, UNSTEADY_CONVERTERS, UNSTEADY_FETCHES};
 pub use vocabulary::NAMES;
@@ -22,7 +23,7 @@ use vocabulary::{NUMBERS, REGEXES, TEXTS};
 
 /// What HAProxy's own lists of keywords name: a row of a newer release has nothing to be compared with.
 static OF_HAPROXY: LazyLock<HashSet<String>> = LazyLock::new(|| {
-    let Some(program) = Subject::Haproxy.program() else { return HashSet::new() };
+    let Some(program) = reference().program() else { return HashSet::new() };
     let Ok(output) = Command::new(program).args(["-dKsmp,cnv,cfg", "-q", "-c", "-f", "/dev/null"]).output() else {
         return HashSet::new();
     };
@@ -34,6 +35,11 @@ static OF_HAPROXY: LazyLock<HashSet<String>> = LazyLock::new(|| {
     // Actions: `http-request add-acl*`.
     functions.chain(text.lines().map(|l| l.trim().trim_end_matches('*').to_owned())).collect()
 });
+
+/// Whether HAProxy has what came after 2.6.
+fn knows_newer() -> bool {
+    reference() != Subject::Haproxy
+}
 
 /// Whether HAProxy knows a fetch or a converter. Where HAProxy is not there, nothing is compared, and all is known.
 fn is_known(name: &str) -> bool {
@@ -303,7 +309,8 @@ pub fn condition(moment: Moment, dice: &mut Dice) -> String {
         let not = if dice.chance(20) { "!" } else { "" };
         match dice.below(6) {
             0 => {
-                let known: Vec<_> = PREDEFINED.iter().map(|(n, _)| *n).filter(|n| !NEWER_ACLS.contains(n)).collect();
+                let known: Vec<_> =
+                    PREDEFINED.iter().map(|(n, _)| *n).filter(|n| knows_newer() || !NEWER_ACLS.contains(n)).collect();
                 out.push_str(&format!(" {not}{}", dice.pick(&known)));
             }
             1 => out.push_str(&format!(" {not}{}", dice.pick(&["a1", "a2"]))),
