@@ -170,6 +170,10 @@ impl RequestHead {
                     return Err(Error::PrefaceMethod);
                 }
                 self.drop_default_port();
+                if self.form() == TargetForm::Absolute && self.path_and_query().is_empty() {
+                    // An empty path is `/` (RFC 9110 section 4.2.3).
+                    self.target.push(b'/');
+                }
                 return Ok(Parse::Complete { consumed: lines.consumed() });
             } else {
                 limits.admit_field(self.fields.len())?;
@@ -312,7 +316,7 @@ impl RequestHead {
         text
     }
 
-    /// The path and the query, `*` for the asterisk form; empty for CONNECT and for an absolute target without a path.
+    /// The path and the query, `*` for the asterisk form; empty for CONNECT, and for an absolute target that was set without a path.
     pub fn path_and_query(&self) -> &[u8] {
         &self.target[self.parts.path_at..]
     }
@@ -391,6 +395,23 @@ impl RequestHead {
         let authority = self.target[start..end].to_vec();
         split_authority(&authority).ok_or(Error::Authority)?;
         self.fields.set(b"host", &authority)
+    }
+
+    /// Makes an absolute target name the host that the last `Host` names: whoever gets such a target ignores the field (RFC 9112, 3.2.2). If
+    /// that is no host, the path alone is the target, so that no other host is named.
+    pub fn put_host_into_target(&mut self) {
+        if self.form() != TargetForm::Absolute {
+            return;
+        }
+        let Some(host) = self.fields.all_known(Known::Host).last().map(<[u8]>::to_vec) else { return };
+        let (start, end) = self.parts.authority;
+        let is_host = split_authority(&host).is_some_and(|authority| !authority.host.is_empty());
+        if !is_host || self.splice(start, &host, end).is_err() {
+            let path = self.path_and_query();
+            let path = if path.starts_with(b"/") { path.to_vec() } else { [b"/", path].concat() };
+            // What was valid behind an authority is valid without one.
+            let _ = self.set_target(&path);
+        }
     }
 
     /// Another path; scheme, authority and query stay. An empty one becomes `/`: a request line needs a path.

@@ -33,6 +33,9 @@ pub(crate) fn to_server(conn: &Conn<'_>, x: &mut Exchange, backend: &Proxy, serv
     set_connection(fields, version, version, persistence, upgrade);
     if let Some(name) = &backend.http_send_name_header {
         set(x, name, server.name.as_bytes());
+        if name.eq_ignore_ascii_case("host") {
+            x.request.put_host_into_target();
+        }
     }
     !close
 }

@@ -23,6 +23,7 @@ pub(super) fn request(x: &mut Exchange, by: &RequestHead) -> Result<(), Error> {
     for field in by.fields.iter().filter(|field| field.known != Known::Host) {
         fields.append(field.name, field.value)?;
     }
+    x.request.put_host_into_target();
     Ok(())
 }
 

@@ -29,15 +29,29 @@ pub(super) fn add_header(kind: Kind, ctx: &mut Context<'_>, name: &[u8], value: 
         return Outcome::Next;
     }
     let most = ctx.world.head_bytes();
-    fields(kind, ctx).map_or(Outcome::Next, |fields| append(fields, name, &value, most))
+    let done = fields(kind, ctx).map_or(Outcome::Next, |fields| append(fields, name, &value, most));
+    follow_host(kind, ctx, name);
+    done
 }
 
 pub(super) fn set_header(kind: Kind, ctx: &mut Context<'_>, name: &[u8], value: &LogFormat) -> Outcome {
     let (value, most) = (value.to_bytes(ctx), ctx.world.head_bytes());
-    fields(kind, ctx).map_or(Outcome::Next, |fields| {
+    let done = fields(kind, ctx).map_or(Outcome::Next, |fields| {
         fields.remove(name);
         append(fields, name, &value, most)
-    })
+    });
+    follow_host(kind, ctx, name);
+    done
+}
+
+/// After a rule has written a field of this name: the target names the host that `Host` names.
+pub(super) fn follow_host(kind: Kind, ctx: &mut Context<'_>, name: &[u8]) {
+    if !kind.is_response()
+        && name.eq_ignore_ascii_case(b"host")
+        && let Some(head) = ctx.request.as_deref_mut()
+    {
+        head.put_host_into_target();
+    }
 }
 
 pub(super) fn del_header(kind: Kind, ctx: &mut Context<'_>, name: &super::HeaderName) -> Outcome {

@@ -331,7 +331,10 @@ impl Action {
             Action::DelHeader(name) => effect::del_header(kind, ctx, name),
             Action::ReplaceHeader { name, regex, by, whole } => {
                 let (by, most) = (by.to_bytes(ctx), ctx.world.head_bytes());
-                fields(kind, ctx).map_or(Outcome::Next, |fields| replace_header(fields, name, regex, &by, *whole, most))
+                let done = fields(kind, ctx)
+                    .map_or(Outcome::Next, |fields| replace_header(fields, name, regex, &by, *whole, most));
+                effect::follow_host(kind, ctx, name);
+                done
             }
             Action::EarlyHint { name, value, follows } => effect::early_hint(ctx, at, *follows, name, value),
             Action::SetTarget { part, value } => {
