@@ -1,9 +1,15 @@
 //! What the fetches show of a certificate, in OpenSSL's format.
 
+use crate::value::hex_of;
 use aws_lc_rs::digest;
 use x509_parser::{
-    certificate::X509Certificate, oid_registry::Oid, prelude::FromDer as _, public_key::PublicKey, time::ASN1Time,
-    x509::X509Name,
+    asn1_rs::{Any, Tag},
+    certificate::X509Certificate,
+    oid_registry::Oid,
+    prelude::FromDer as _,
+    public_key::PublicKey,
+    time::ASN1Time,
+    x509::{AttributeTypeAndValue, X509Name},
 };
 
 /// A part of a distinguished name, and its format.
@@ -101,20 +107,89 @@ fn distinguished(name: &X509Name<'_>, part: &NamePart<'_>) -> Option<String> {
     let attributes: Vec<(String, String)> =
         name.iter_attributes().map(|a| (short_name(a.attr_type()), text(a.attr_value()))).collect();
     let Some(entry) = part.entry else {
-        return Some(if part.rfc2253 {
-            let parts: Vec<String> = attributes.iter().rev().map(|(name, value)| format!("{name}={value}")).collect();
-            parts.join(",")
-        } else {
-            one_line(name)
-        });
+        return Some(if part.rfc2253 { rfc2253(name) } else { one_line(name) });
     };
     let mut values = attributes.iter().filter(|(name, _)| name.eq_ignore_ascii_case(entry)).map(|(_, value)| value);
     let nth = usize::try_from(part.occurrence.unsigned_abs().max(1) - 1).ok()?;
     if part.occurrence < 0 { values.rev().nth(nth).cloned() } else { values.nth(nth).cloned() }
 }
 
+/// A name as RFC 2253 writes it, and OpenSSL with XN_FLAG_RFC2253: the last part first, attributes of one part joined by `+`. What could be
+/// mistaken for another attribute is escaped.
+fn rfc2253(name: &X509Name<'_>) -> String {
+    let parts: Vec<String> = name
+        .iter_rdn()
+        .map(|part| {
+            let attributes: Vec<String> = part.iter().map(escaped_attribute).collect();
+            attributes.into_iter().rev().collect::<Vec<_>>().join("+")
+        })
+        .collect();
+    parts.into_iter().rev().collect::<Vec<_>>().join(",")
+}
+
+/// `CN=a\, b`; the value of a type that is not known, or that is no text, is its encoding in hexadecimal.
+fn escaped_attribute(attribute: &AttributeTypeAndValue<'_>) -> String {
+    let name = short_name(attribute.attr_type());
+    let is_known = !name.starts_with(|first: char| first.is_ascii_digit());
+    let value = attribute.attr_value();
+    match as_utf8(value).filter(|_| is_known) {
+        Some(text) => format!("{name}={}", escaped(&text)),
+        None => format!("{name}=#{}", encoding(value)),
+    }
+}
+
+/// What a value of a string type says, in UTF-8; `None` for other types.
+fn as_utf8(value: &Any<'_>) -> Option<Vec<u8>> {
+    let of_units = |size: usize| {
+        let unit = |bytes: &[u8]| bytes.iter().fold(0u32, |unit, byte| unit << 8 | u32::from(*byte));
+        let text: String =
+            value.data.chunks(size).map(|bytes| char::from_u32(unit(bytes)).unwrap_or('\u{fffd}')).collect();
+        text.into_bytes()
+    };
+    Some(match value.tag() {
+        Tag::Utf8String => value.data.to_vec(),
+        Tag::BmpString => text(value).into_bytes(),
+        Tag::UniversalString => of_units(4),
+        Tag::NumericString | Tag::PrintableString | Tag::T61String | Tag::Ia5String | Tag::VisibleString => of_units(1),
+        _ => return None,
+    })
+}
+
+fn escaped(text: &[u8]) -> String {
+    let last = text.len().saturating_sub(1);
+    let mut out = String::with_capacity(text.len());
+    for (at, &byte) in text.iter().enumerate() {
+        match byte {
+            b',' | b'+' | b'"' | b'\\' | b'<' | b'>' | b';' => out.extend(['\\', char::from(byte)]),
+            b' ' if at == 0 || at == last => out.push_str("\\ "),
+            b'#' if at == 0 => out.push_str("\\#"),
+            b' '..=b'~' => out.push(char::from(byte)),
+            _ => out.push_str(&format!("\\{byte:02X}")),
+        }
+    }
+    out
+}
+
+/// The DER encoding of a value, in hexadecimal.
+fn encoding(value: &Any<'_>) -> String {
+    let length = value.data.len();
+    let bytes = length.to_be_bytes();
+    let significant = &bytes[bytes.iter().take_while(|byte| **byte == 0).count()..];
+    let constructed = if value.header.is_constructed() { 0x20 } else { 0 };
+    let mut der = vec![value.tag().0 as u8 | constructed];
+    match length {
+        0..128 => der.push(length as u8),
+        _ => {
+            der.push(0x80 | significant.len() as u8);
+            der.extend_from_slice(significant);
+        }
+    }
+    der.extend_from_slice(value.data);
+    String::from_utf8(hex_of(&der)).unwrap_or_default()
+}
+
 /// The bytes of a string type as text; wide types are decoded as UTF-16.
-fn text(value: &x509_parser::asn1_rs::Any<'_>) -> String {
+fn text(value: &Any<'_>) -> String {
     const BMP_STRING: u32 = 30;
     if value.tag().0 == BMP_STRING {
         let units: Vec<u16> = value.data.chunks_exact(2).map(|pair| u16::from_be_bytes([pair[0], pair[1]])).collect();
@@ -139,12 +214,25 @@ fn short_name(oid: &Oid<'_>) -> String {
         "2.5.4.12" => "title",
         "2.5.4.13" => "description",
         "2.5.4.15" => "businessCategory",
+        "2.5.4.16" => "postalAddress",
         "2.5.4.17" => "postalCode",
+        "2.5.4.18" => "postOfficeBox",
+        "2.5.4.20" => "telephoneNumber",
+        "2.5.4.41" => "name",
         "2.5.4.42" => "GN",
         "2.5.4.43" => "initials",
+        "2.5.4.44" => "generationQualifier",
+        "2.5.4.45" => "x500UniqueIdentifier",
+        "2.5.4.46" => "dnQualifier",
+        "2.5.4.51" => "houseIdentifier",
+        "2.5.4.65" => "pseudonym",
+        "2.5.4.72" => "role",
         "2.5.4.97" => "organizationIdentifier",
         "1.2.840.113549.1.9.1" => "emailAddress",
+        "1.2.840.113549.1.9.2" => "unstructuredName",
+        "1.2.840.113549.1.9.8" => "unstructuredAddress",
         "0.9.2342.19200300.100.1.1" => "UID",
+        "0.9.2342.19200300.100.1.3" => "mail",
         "0.9.2342.19200300.100.1.25" => "DC",
         "1.3.6.1.4.1.311.60.2.1.1" => "jurisdictionL",
         "1.3.6.1.4.1.311.60.2.1.2" => "jurisdictionST",
@@ -283,3 +371,58 @@ const RESULTS: &[&str] = &[
     "EXTENSIONS_REQUIRE_VERSION_3",
     "EC_KEY_EXPLICIT_PARAMS",
 ];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::Command;
+
+    fn openssl(arguments: &[&str]) -> Option<Vec<u8>> {
+        let output = Command::new("openssl").args(arguments).output().ok()?;
+        assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+        Some(output.stdout)
+    }
+
+    #[test]
+    fn names_in_the_format_of_rfc_2253_are_those_of_openssl() {
+        let folder = tempfile::tempdir().unwrap();
+        let [key, file] = ["key", "certificate"].map(|name| folder.path().join(name).display().to_string());
+        let curve = ["genpkey", "-algorithm", "EC", "-pkeyopt", "ec_paramgen_curve:P-256", "-out", &key];
+        let Some(_) = openssl(&curve) else {
+            eprintln!("SKIP: openssl is not installed: no names are compared with its");
+            return;
+        };
+        let whole = NamePart { entry: None, occurrence: 1, rfc2253: true };
+        for (subject, options) in [
+            ("/C=FR/O=Acme/CN=a.example", ""),
+            ("/O=Evil/CN=mallory,CN=admin", ""),
+            ("/CN=a\\+b\\/CN=admin", ""),
+            ("/CN=mallory\n,CN=admin", ""),
+            ("/O=x+CN=y/CN= lead trail ", "-multivalue-rdn"),
+            ("/O=x+CN=y+OU=z/L=Ulm", "-multivalue-rdn"),
+            ("/CN=#first#second", ""),
+            ("/CN=\"quoted\";<a>=b", ""),
+            ("/CN=\u{e9}t\u{e9}\u{20ac}", "-utf8"),
+            ("/CN=\u{e9}t\u{e9}", ""),
+            ("/CN=back\\\\slash\u{7f}", ""),
+            ("/DC=org/DC=example/UID=u1/emailAddress=a@b.example", ""),
+            ("/GN=g/SN=s/initials=i/title=t/dnQualifier=d/pseudonym=p/name=n/generationQualifier=q/description=d", ""),
+            ("/1.2.3.4=known to nobody/CN=x", ""),
+            ("/street=s/postalCode=1/postalAddress=a/telephoneNumber=2/role=r/mail=m@x/unstructuredName=u", ""),
+        ] {
+            let mut make = vec!["req", "-new", "-x509", "-days", "2", "-key", &key, "-subj", subject];
+            make.extend(["-outform", "DER", "-out", &file]);
+            make.extend(Some(options).filter(|options| !options.is_empty()));
+            openssl(&make);
+            let asked = ["x509", "-inform", "DER", "-in", &file, "-noout", "-subject", "-nameopt", "RFC2253"];
+            let said = String::from_utf8(openssl(&asked).unwrap()).unwrap();
+            let certificate = std::fs::read(&file).unwrap();
+            let ours = super::subject(&certificate, &whole).unwrap();
+            assert_eq!(
+                Some(ours.as_str()),
+                said.strip_suffix('\n').and_then(|said| said.strip_prefix("subject=")),
+                "{subject}"
+            );
+        }
+    }
+}
