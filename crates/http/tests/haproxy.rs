@@ -34,7 +34,7 @@ impl Drop for Haproxy {
 }
 
 fn start_haproxy(origin: SocketAddr, name: &str) -> Option<Haproxy> {
-    reference::haproxy()?;
+    let program = reference::haproxy_30()?;
     let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let config = std::env::temp_dir().join(format!("penstock-{name}-{}.cfg", std::process::id()));
     // With the whole request waited for, a body that is malformed gets its 400 and never reaches the origin.
@@ -44,7 +44,7 @@ fn start_haproxy(origin: SocketAddr, name: &str) -> Option<Haproxy> {
          listen probe\n bind {address}\n server origin {origin}\n"
     );
     std::fs::write(&config, text).unwrap();
-    let process = Command::new("haproxy")
+    let process = Command::new(program)
         .args(["-db", "-f"])
         .arg(&config)
         .stdout(Stdio::null())

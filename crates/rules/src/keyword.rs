@@ -30,6 +30,8 @@ pub enum ArgKind {
     Within(&'static str),
     /// A number, or the name of a variable that holds one.
     IntOrVar,
+    /// A number that is not below this one, or the name of a variable that holds a number.
+    FromOrVar(i64),
     /// Bytes in base64, or the name of a variable that holds base64.
     Base64OrVar,
     /// The name of a variable.
@@ -87,6 +89,7 @@ impl ArgKind {
             ArgKind::Word => "non-empty string".into(),
             ArgKind::Within(letters) => format!("letters of '{letters}'"),
             ArgKind::IntOrVar => "integer or variable".into(),
+            ArgKind::FromOrVar(least) => format!("integer from {least} on, or variable"),
             ArgKind::Base64OrVar => "base64 or variable".into(),
             ArgKind::Var => "variable".into(),
             ArgKind::VarCondition => "condition".into(),

@@ -198,6 +198,11 @@ impl<'a> Linker<'a> {
                 Some(n) => Arg::Int(n),
                 None => Arg::Var(self.var(text).map_err(|p| Problem { at: at.clone(), ..p })?),
             },
+            ArgKind::FromOrVar(least) => match saturated(text) {
+                Some(n) if n >= least => Arg::Int(n),
+                Some(_) => return wrong(&spec.kind.describe()),
+                None => Arg::Var(self.var(text).map_err(|p| Problem { at: at.clone(), ..p })?),
+            },
             ArgKind::Base64OrVar => match self.var(text) {
                 Ok(var) => Arg::Var(var),
                 Err(_) if base64::engine::general_purpose::STANDARD.decode(text).is_ok() => {

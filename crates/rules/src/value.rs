@@ -53,8 +53,8 @@ impl Type {
             (Any, _) | (_, Any) => true,
             (Bool, Bool | Int | Str | Bin) => true,
             (Int, Bool | Int | Addr | Ipv4 | Ipv6 | Str | Bin) => true,
-            // `addr` only occurs as a wanted type; a value is of one of the two families, which convert alike.
-            (Addr | Ipv4, Int) => true,
+            // Where an address may be of either family, it is no number.
+            (Ipv4, Int) => true,
             (Addr | Ipv4 | Ipv6, Addr | Ipv4 | Ipv6 | Str | Bin) => true,
             (Str, _) => true,
             (Bin, Str | Bin | Method) => true,
@@ -196,7 +196,7 @@ impl<'a> Value<'a> {
                 _ => None,
             },
             Type::Ipv4 => match self {
-                Value::Ipv6(ip) => ip.to_ipv4_mapped().map(Value::Ipv4),
+                Value::Ipv6(ip) => v6_to_v4(ip).map(Value::Ipv4),
                 Value::Int(n) => Some(Value::Ipv4(Ipv4Addr::from(n as u32))),
                 Value::Str(text) => split_ipv4(&text).map(|(ip, _)| Value::Ipv4(ip)),
                 _ => None,
@@ -340,8 +340,7 @@ pub(crate) fn split_ipv4(text: &[u8]) -> Option<(Ipv4Addr, &[u8])> {
     (rest.first() != Some(&b'.')).then(|| (octets.into(), rest))
 }
 
-/// The IPv4 address in a mapped, compatible or 6to4 address, as used when comparing with networks. A conversion only
-/// uses mapped addresses.
+/// The IPv4 address in a mapped, compatible or 6to4 address.
 pub fn v6_to_v4(ip: Ipv6Addr) -> Option<Ipv4Addr> {
     let o = ip.octets();
     if o[..10] == [0; 10] && (o[10..12] == [0, 0] || o[10..12] == [0xff, 0xff]) {

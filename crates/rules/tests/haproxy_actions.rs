@@ -31,11 +31,11 @@ impl Drop for Haproxy {
 
 /// Starts haproxy and returns what it writes to standard output when it is stopped.
 fn start(config: &str, port: u16) -> Option<Haproxy> {
-    reference::haproxy()?;
+    let program = reference::haproxy_30()?;
     let path = std::env::temp_dir().join(format!("rules-actions-{}-{port}.cfg", std::process::id()));
     std::fs::write(&path, config).expect("the temporary directory takes files");
     let child =
-        Command::new("haproxy").arg("-db").arg("-f").arg(&path).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+        Command::new(program).arg("-db").arg("-f").arg(&path).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
     let Ok(child) = child else {
         eprintln!("SKIPPED: haproxy is not installed");
         return None;

@@ -102,11 +102,11 @@ fn argument(of: &str, spec: &ArgSpec, dice: &mut Dice) -> String {
         ArgKind::Within(characters) => {
             characters.chars().filter(|c| c.is_ascii_alphanumeric()).take(1 + dice.below(2)).collect()
         }
-        ArgKind::IntOrVar if dice.chance(70) => dice.pick(NUMBERS).to_owned(),
+        ArgKind::IntOrVar | ArgKind::FromOrVar(_) if dice.chance(70) => dice.pick(NUMBERS).to_owned(),
         ArgKind::Base64OrVar if dice.chance(70) => {
             dice.pick(&["YWJj", "c2VjcmV0IGtleQ==", "MDEyMzQ1Njc4OWFiY2RlZg==", "MDEyMzQ1Njc4OWFi"]).to_owned()
         }
-        ArgKind::IntOrVar | ArgKind::Base64OrVar | ArgKind::Var => variable(dice),
+        ArgKind::IntOrVar | ArgKind::FromOrVar(_) | ArgKind::Base64OrVar | ArgKind::Var => variable(dice),
         ArgKind::Word => text_argument(spec.name, dice),
         ArgKind::Str => text_argument(spec.name, dice),
         ArgKind::VarCondition => dice

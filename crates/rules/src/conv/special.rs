@@ -14,11 +14,12 @@ use crate::{
     log::LogFacts,
     value::{
         Type::{Addr, Any, Bin, Bool, Int, Str},
-        Value,
+        Value, v6_to_v4,
     },
     vars::Assignment,
 };
 use base64::{Engine as _, engine::general_purpose::STANDARD, engine::general_purpose::URL_SAFE_NO_PAD};
+use serde::de::IgnoredAny;
 use std::borrow::Cow;
 
 const PATH: &[ArgSpec] = &[opt("json_path", Text), opt("type", OneOf(&["int"]))];
@@ -230,7 +231,7 @@ fn holds(ctx: &Context<'_>, condition: usize, args: &[Arg]) -> Option<bool> {
 /// An IPv4 address that is written as IPv6 (`::ffff:1.2.3.4`) is masked with the IPv4 mask.
 fn unmapped(value: Value<'_>) -> Value<'_> {
     match value {
-        Value::Ipv6(ip) => Value::ip(ip.to_canonical()),
+        Value::Ipv6(ip) => v6_to_v4(ip).map_or(value, Value::Ipv4),
         other => other,
     }
 }
@@ -247,24 +248,27 @@ fn jwt_query<'c>(token: &[u8], part: usize, args: &[Arg]) -> Option<Value<'c>> {
 /// Evaluates `$.name[1].other`. It finds text, numbers and booleans, but not objects and lists. Numbers are returned as
 /// text, or on request as integers without their fraction; those beyond 2^53, which JSON cannot represent exactly, are
 /// not found.
+/// What a path finds in JSON: an array as it is written, the value of what else is no object.
 fn json_query<'c>(json: &[u8], path: &[u8], int: bool) -> Option<Value<'c>> {
-    let document: serde_json::Value = serde_json::from_slice(json).ok()?;
-    let path = std::str::from_utf8(path).ok()?.strip_prefix('$')?;
-    let mut at = &document;
-    let mut rest = path;
+    let is_whole = serde_json::from_slice::<IgnoredAny>(json).is_ok();
+    let mut rest = std::str::from_utf8(path).ok()?.strip_prefix('$').filter(|_| is_whole)?;
+    let mut at = json.trim_ascii();
     while !rest.is_empty() {
         if let Some(name) = rest.strip_prefix('.') {
             let end = name.find(['.', '[']).unwrap_or(name.len());
-            at = at.get(&name[..end])?;
+            at = json_member(at, &name[..end])?;
             rest = &name[end..];
         } else {
             let (index, after) = rest.strip_prefix('[')?.split_once(']')?;
-            at = at.get(index.parse::<usize>().ok()?)?;
+            at = json_element(at, index.parse().ok()?)?;
             rest = after;
         }
     }
-    Some(match at {
-        serde_json::Value::Bool(b) => Value::Bool(*b),
+    if at.first() == Some(&b'[') {
+        return Some(Value::string(at));
+    }
+    Some(match serde_json::from_slice(at).ok()? {
+        serde_json::Value::Bool(b) => Value::Bool(b),
         serde_json::Value::Number(n) if int => {
             let n = n.as_i64().or_else(|| n.as_f64().map(|n| n as i64))?;
             Value::Int(Some(n).filter(|n| n.unsigned_abs() < 1 << 53)?)
@@ -273,9 +277,40 @@ fn json_query<'c>(json: &[u8], path: &[u8], int: bool) -> Option<Value<'c>> {
             Some(n) => Value::string(n.to_string()),
             None => Value::string(general(n.as_f64()?)),
         },
-        serde_json::Value::String(text) => Value::string(text.clone()),
+        serde_json::Value::String(text) => Value::string(text),
         _ => return None,
     })
+}
+
+/// The first member of this name of a JSON object, as it is written.
+fn json_member<'j>(object: &'j [u8], name: &str) -> Option<&'j [u8]> {
+    let mut rest = object.strip_prefix(b"{")?;
+    loop {
+        let (key, after) = json_value(rest)?;
+        let (value, after) = json_value(after.trim_ascii_start().strip_prefix(b":")?)?;
+        if serde_json::from_slice::<String>(key).ok()? == name {
+            return Some(value);
+        }
+        rest = after.trim_ascii_start().strip_prefix(b",")?;
+    }
+}
+
+/// An element of a JSON array, as it is written.
+fn json_element(array: &[u8], index: usize) -> Option<&[u8]> {
+    let mut rest = array.strip_prefix(b"[")?;
+    for _ in 0..index {
+        let (_, after) = json_value(rest)?;
+        rest = after.trim_ascii_start().strip_prefix(b",")?;
+    }
+    json_value(rest).map(|(value, _)| value)
+}
+
+/// The value that JSON begins with, and what follows it.
+fn json_value(json: &[u8]) -> Option<(&[u8], &[u8])> {
+    let json = json.trim_ascii_start();
+    let mut values = serde_json::Deserializer::from_slice(json).into_iter::<IgnoredAny>();
+    values.next()?.ok()?;
+    json.split_at_checked(values.byte_offset())
 }
 
 /// A number as `%g` of printf(3) writes it: six digits, and an exponent only if that is shorter.
@@ -308,9 +343,20 @@ mod tests {
         assert_eq!(find("$.a.b[0]"), Some(Value::string("1")));
         assert_eq!(find("$.a.b[1]"), Some(Value::string("2.5")));
         assert_eq!(find("$.a.b[2]"), Some(Value::string("x")));
-        assert_eq!(find("$.a"), None);
+        assert_eq!(find("$.a.b"), Some(Value::string(r#"[1,2.5,"x"]"#)));
+        assert_eq!((find("$.a"), find("$.a.b[3]"), find("$.a[0]"), find("$.a.b.x")), (None, None, None, None));
         assert_eq!(find("$.t"), Some(Value::Bool(true)));
         assert_eq!((find("$.n"), find("$.x"), find("a"), find("$.a.b[")), (None, None, None, None));
+    }
+
+    #[test]
+    fn arrays_are_as_they_are_written_and_the_first_of_two_members_counts() {
+        let json = br#" { "x" : { "a" : 0 } , "a" : [ 1 , {"b" : "]"} ] , "a":[], "\u0062" : true } "#;
+        let find = |path: &str| json_query(json, path.as_bytes(), false);
+        assert_eq!(find("$.a"), Some(Value::string(r#"[ 1 , {"b" : "]"} ]"#)));
+        assert_eq!((find("$.a[1].b"), find("$.b")), (Some(Value::string("]")), Some(Value::Bool(true))));
+        assert_eq!(json_query(b"[1,2", b"$[0]", false), None, "what is not JSON holds nothing");
+        assert_eq!(json_query(b"{\"a\":1} x", b"$.a", false), None);
     }
 
     #[test]

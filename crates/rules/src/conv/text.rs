@@ -4,7 +4,7 @@ use super::spec::{ConvSpec, bytes_arg, conv, int_arg};
 use crate::{
     keyword::{
         Arg,
-        ArgKind::{Int as Number, IntOrVar, NonZero, Regex, Str as Text, Var, Within, Word},
+        ArgKind::{FromOrVar, Int as Number, NonZero, Regex, Str as Text, Var, Within, Word},
         ArgSpec, Args, arg, opt,
     },
     value::{
@@ -40,22 +40,21 @@ pub(super) const TABLE: &[ConvSpec] = &[
     ),
     conv(
         "bytes",
-        &[arg("offset", IntOrVar), opt("length", IntOrVar)],
+        &[arg("offset", FromOrVar(0)), opt("length", FromOrVar(1))],
         Bin,
         Bin,
         "Bytes from an offset, at most `length` of them.",
         |ctx, value, args| {
-            // A negative number counts as beyond the end of any text: as an offset it leaves nothing, as a length
-            // everything. As in HAProxy 3.0, one in a variable leaves nothing.
-            let offset = usize::try_from(int_arg(ctx, args, 0)?).unwrap_or(usize::MAX);
-            let len = match args.get(1) {
-                Some(Arg::Int(len)) => usize::try_from(*len).unwrap_or(usize::MAX),
-                Some(Arg::Var(_)) => usize::try_from(int_arg(ctx, args, 1)?).ok()?,
+            let offset = usize::try_from(int_arg(ctx, args, 0)?).ok()?;
+            let size = value.bytes()?.len();
+            // Behind the end there is nothing, whatever the length.
+            let length = match args.len() {
+                2.. if offset < size => usize::try_from(int_arg(ctx, args, 1)?).ok()?,
                 _ => usize::MAX,
             };
             cut(value, |bytes| {
                 let rest = bytes.get(offset..).unwrap_or_default();
-                &rest[..rest.len().min(len)]
+                &rest[..rest.len().min(length)]
             })
         },
     ),
@@ -189,7 +188,7 @@ pub(super) const TABLE: &[ConvSpec] = &[
     conv("word", FIELD, Str, Str, "As `field`, but delimiters in a row are one.", |_, value, args| {
         let (index, count) = (args.int(0)?, args.int(2).unwrap_or(1));
         let delimiters = args.bytes(1)?;
-        let place = word(value.bytes()?, index, delimiters, count);
+        let place = word(value.bytes()?, index, delimiters, count)?;
         cut(value, |text| &text[place.clone()])
     }),
 ];
@@ -237,10 +236,10 @@ fn field(text: &[u8], index: i64, delimiters: &[u8], count: i64) -> Option<Range
     select(text, &spans, index, count)
 }
 
-/// The word at `index`, where adjacent delimiters and those at the ends do not count; empty if there is no such word.
-fn word(text: &[u8], index: i64, delimiters: &[u8], count: i64) -> Range<usize> {
+/// The word at `index`, where adjacent delimiters and those at the ends do not count. `None` if there is no such word.
+fn word(text: &[u8], index: i64, delimiters: &[u8], count: i64) -> Option<Range<usize>> {
     let spans: Vec<(usize, usize)> = spans(text, delimiters).filter(|(start, end)| start != end).collect();
-    select(text, &spans, index, count).unwrap_or(0..0)
+    select(text, &spans, index, count)
 }
 
 fn spans<'t>(text: &'t [u8], delimiters: &'t [u8]) -> impl Iterator<Item = (usize, usize)> + 't {
@@ -328,11 +327,13 @@ mod tests {
         }
         assert_eq!(field(text, 6, b"_", 1), None);
         for (index, count, expected) in
-            [(4, 1, "f5"), (2, 0, "f2_f3__f5"), (3, 2, "f3__f5"), (-2, 3, "f1_f2_f3"), (-3, 0, "f1_f2"), (5, 1, "")]
+            [(4, 1, "f5"), (2, 0, "f2_f3__f5"), (3, 2, "f3__f5"), (-2, 3, "f1_f2_f3"), (-3, 0, "f1_f2")]
         {
-            assert_eq!(&text[word(text, index, b"_", count)], expected.as_bytes(), "word({index},_,{count})");
+            let place = word(text, index, b"_", count).expect("the word is there");
+            assert_eq!(&text[place], expected.as_bytes(), "word({index},_,{count})");
         }
-        assert_eq!(word(b"/f1/f2/f3/f4", 1, b"/", 1), 1..3);
+        assert_eq!(word(text, 5, b"_", 1), None);
+        assert_eq!(word(b"/f1/f2/f3/f4", 1, b"/", 1), Some(1..3));
     }
 
     #[test]

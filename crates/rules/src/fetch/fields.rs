@@ -147,7 +147,8 @@ pub(super) fn count_elements<'c>(fields: &Fields, name: Option<&[u8]>) -> Fetche
 pub(super) fn element_ip<'c>(fields: &'c Fields, args: &'c [Arg], cursor: &mut Cursor) -> Fetched<'c> {
     loop {
         cursor.more = false;
-        if let Some(ip) = parse_ip(element(fields, args, cursor)?) {
+        let text = element(fields, args, cursor)?;
+        if let Some(ip) = parse_ip(text).or_else(|| bracketed_ip(text)) {
             return Ok(Value::ip(ip));
         }
         // An ACL looks at every address, whatever a client writes before it.
@@ -155,6 +156,12 @@ pub(super) fn element_ip<'c>(fields: &'c Fields, args: &'c [Arg], cursor: &mut C
             return Err(Missing::Absent);
         }
     }
+}
+
+/// An address of IPv6 in brackets, without a port.
+fn bracketed_ip(text: &[u8]) -> Option<IpAddr> {
+    let inner = text.strip_prefix(b"[")?.strip_suffix(b"]")?;
+    std::str::from_utf8(inner).ok()?.parse().ok().map(IpAddr::V6)
 }
 
 /// Parses a text that is just an address; an IPv4 address may be followed by a port.

@@ -1,6 +1,6 @@
 //! Keys: their types, and how a sample becomes one.
 
-use crate::value::{Type, Value};
+use crate::value::{Type, Value, v6_to_v4};
 
 /// The type of a table's keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,7 +44,7 @@ impl KeyType {
         key.len = 0;
         match (self, value) {
             (KeyType::Ip, Value::Ipv4(ip)) => key.push(&ip.octets()),
-            (KeyType::Ip, Value::Ipv6(ip)) => key.push(&ip.to_ipv4_mapped()?.octets()),
+            (KeyType::Ip, Value::Ipv6(ip)) => key.push(&v6_to_v4(ip)?.octets()),
             (KeyType::Ipv6, Value::Ipv4(ip)) => key.push(&ip.to_ipv6_mapped().octets()),
             (KeyType::Ipv6, Value::Ipv6(ip)) => key.push(&ip.octets()),
             (KeyType::Ip, other) => match other.cast(Type::Ipv4)? {
