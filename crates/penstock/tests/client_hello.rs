@@ -179,6 +179,37 @@ fn a_hello_that_does_not_fit_does_not_evade_the_rules() {
     );
 }
 
+#[test]
+fn a_hello_that_cannot_be_read_is_not_passed_on() {
+    let rules = "  tcp-request client-hello reject if { req.ssl_sni,lower -m beg evil }\n  \
+                 tcp-request client-hello bypass bank";
+    let front = start("hello-unread", rules, "");
+    let whole = hello("evil.test");
+    let record = |part: &[u8]| [&[22, 3, 1][..], &(part.len() as u16).to_be_bytes(), part].concat();
+    let mut long = vec![0; 17_000];
+    long[..6].copy_from_slice(&[1, 0, 0x42, 0x64, 3, 3]);
+    let unreadable: [(&str, Vec<u8>); 4] = [
+        ("an empty record before it", [&[22, 3, 1, 0, 0][..], &whole].concat()),
+        ("an empty record in it", [record(&whole[5..40]), vec![22, 3, 1, 0, 0], record(&whole[40..])].concat()),
+        ("a message of 17,000 bytes", long.chunks(4_000).flat_map(record).collect()),
+        ("2,100 records", [&[1, 0, 0x0f, 0, 3, 3][..], &[0; 2_094]].concat().chunks(1).flat_map(record).collect()),
+    ];
+    for (what, bytes) in unreadable {
+        let mut stream = TcpStream::connect(front.address()).unwrap();
+        let _ = stream.write_all(&bytes);
+        let mut rest = Vec::new();
+        let _ = stream.read_to_end(&mut rest);
+        assert!(rest.is_empty(), "{what}: {rest:?}");
+        let line = front.logged("front/1: ");
+        assert!(
+            line.contains("Connection cannot be bypassed by the client-hello rule at line 15: a "),
+            "{what}: {line}"
+        );
+    }
+    assert_eq!(text(&curl(front.port, "good.test").stdout), "bank\n");
+    assert_eq!(text(&curl(front.port, "evil.test").stdout), "");
+}
+
 /// A ClientHello for this name, as openssl makes it.
 fn hello(name: &str) -> Vec<u8> {
     let listener = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();

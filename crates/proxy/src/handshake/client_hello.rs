@@ -12,7 +12,7 @@ use crate::{
     worker::turn,
 };
 use penstock_config::model::ProxyId;
-use penstock_rules::{Detour, Phase, Verdict};
+use penstock_rules::{ClientHello, Detour, HelloError, Phase, Verdict};
 use std::future::poll_fn;
 
 /// How a connection continues after its ClientHello.
@@ -65,7 +65,12 @@ pub(crate) async fn decide(conn: &mut Conn<'_>, socket: Socket, begun: &[u8]) ->
     conn.facts.hello_rule = rule;
     worker.give_exchange(x);
     let by = rule.map_or_else(String::new, |rule| format!(" by the client-hello rule at line {}", rule.line));
-    match (verdict, detour) {
+    // Servers may read more than can be read here, and rules saw nothing of it: such a ClientHello is passed on to none.
+    let unread = match detour {
+        Some(Detour::Bypass(_)) => ClientHello::read(client.pending()).err().filter(|e| *e != HelloError::NotTls),
+        _ => None,
+    };
+    match (verdict.filter(|_| unread.is_none()), detour) {
         (Some(Verdict::Continue | Verdict::Accept), Some(Detour::Bypass(backend))) => Decided::Bypass(client, backend),
         (Some(Verdict::Continue | Verdict::Accept), detour) => {
             let begun = client.pending().to_vec();
@@ -84,9 +89,10 @@ pub(crate) async fn decide(conn: &mut Conn<'_>, socket: Socket, begun: &[u8]) ->
             // Bytes that nobody reads would turn the close into a reset.
             client.discard().await;
             conn.listener_cells().iter().for_each(|cells| cells.denied_sessions.inc());
-            Decided::Refused(match verdict {
-                Some(_) => format!("Connection refused{by}"),
-                None => "ClientHello does not fit in tune.bufsize".to_owned(),
+            Decided::Refused(match (verdict, unread) {
+                (_, Some(why)) => format!("Connection cannot be bypassed{by}: {why}"),
+                (Some(_), None) => format!("Connection refused{by}"),
+                (None, None) => "ClientHello does not fit in tune.bufsize".to_owned(),
             })
         }
     }
