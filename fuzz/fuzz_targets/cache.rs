@@ -8,7 +8,7 @@ use penstock_cache::{Cache, CacheLimits, CachedPart, is_not_modified};
 use penstock_http::{Fields, Framing, Known, RequestHead, ResponseHead, Version};
 
 const LIMITS: CacheLimits =
-    CacheLimits { total: 1 << 16, object: 1 << 15, age_s: 60, vary: true, variants: 3, ranges: true };
+    CacheLimits { total: 1 << 16, object: 1 << 15, age_s: 60, vary: true, variants: 3, ranges: true, collapse_ms: 0 };
 
 /// The names of fields that decide something, by the first byte of a line.
 const NAMES: [&[u8]; 16] = [

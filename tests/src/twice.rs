@@ -15,6 +15,7 @@ mod tests {
         ("tcp-response content", "any number of rules may stand"),
         ("tcp-request client-hello", "HAProxy 2.6 does not know it"),
         ("answer-ranges", "HAProxy does not know it"),
+        ("collapse", "HAProxy does not know it"),
         ("setcap", "HAProxy 2.6 does not know it"),
         ("compression algo-*", "HAProxy 2.6 does not know it"),
         ("compression direction", "HAProxy 2.6 does not know it"),

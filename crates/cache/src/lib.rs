@@ -5,6 +5,7 @@
 
 #![forbid(unsafe_code)]
 
+mod collapse;
 mod conditional;
 mod date;
 mod entry;
@@ -16,9 +17,10 @@ mod store;
 mod storing;
 mod vary;
 
+pub use collapse::{CacheTime, Collapsed, Collapsing, Fetch, may_fetch};
 pub use conditional::is_not_modified;
 pub use entry::CacheEntry;
 pub use query::CacheQuery;
 pub use range::CachedPart;
-pub use store::{Cache, CacheLimits, CachedEntries, EntryView};
+pub use store::{Cache, CacheLimits, CachedEntries, Collapses, EntryView};
 pub use storing::Storing;

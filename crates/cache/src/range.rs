@@ -145,7 +145,15 @@ mod tests {
         head
     }
     fn entry(body: &[u8], fields: &[(&str, &str)], trailers: bool) -> Arc<CacheEntry> {
-        let limits = CacheLimits { total: 1 << 20, object: 1 << 19, age_s: 60, vary: true, variants: 3, ranges: true };
+        let limits = CacheLimits {
+            total: 1 << 20,
+            object: 1 << 19,
+            age_s: 60,
+            vary: true,
+            variants: 3,
+            ranges: true,
+            collapse_ms: 0,
+        };
         let cache = Cache::new("c", limits);
         let query = cache.query(&request("GET", &[]), b"GET", false).unwrap();
         let mut head = ResponseHead::from_status(200);

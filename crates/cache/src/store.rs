@@ -1,12 +1,13 @@
 //! The stored responses of one cache, shared by all workers and bounded in bytes.
 
 use crate::{
+    collapse::{Collapsing, Fetches, wake},
     date,
     entry::{CacheEntry, Room},
     query::CacheQuery,
     rules::lifetime,
     storing::Storing,
-    vary::Variant,
+    vary::{Asked, Variant},
 };
 use penstock_http::{Fields, Framing, Known, RequestHead, ResponseHead, remove_hop_by_hop};
 use std::{
@@ -35,6 +36,8 @@ pub struct CacheLimits {
     pub variants: usize,
     /// Whether ranges are answered with parts, and not with the whole.
     pub ranges: bool,
+    /// The longest time, in milliseconds, that a request waits for the response to another one; 0 if none does.
+    pub collapse_ms: u64,
 }
 
 /// One cache.
@@ -46,6 +49,8 @@ pub struct Cache {
     used: Arc<AtomicUsize>,
     /// The number of the next use of an entry.
     next: AtomicU64,
+    /// Requests that got the response to another one, which they have waited for.
+    pub(crate) collapsed: AtomicU64,
     shards: [Shard; SHARDS],
     hasher: RandomState,
 }
@@ -61,10 +66,12 @@ struct Shard {
 }
 
 #[derive(Debug, Default)]
-struct Index {
+pub(crate) struct Index {
     keys: HashMap<Arc<[u8]>, Slot>,
     /// The entries' keys from the one that was used least recently on.
     order: BTreeMap<u64, Arc<[u8]>>,
+    /// What is being fetched while others wait for it.
+    pub(crate) fetches: Fetches,
 }
 
 /// What there is of a key.
@@ -90,7 +97,7 @@ impl Cache {
     pub fn new(name: &str, limits: CacheLimits) -> Arc<Cache> {
         let shards = std::array::from_fn(|_| Shard { oldest: AtomicU64::new(u64::MAX), ..Shard::default() });
         let (used, next, hasher) = (Arc::default(), AtomicU64::new(0), RandomState::new());
-        Arc::new(Cache { name: name.into(), limits, used, next, shards, hasher })
+        Arc::new(Cache { name: name.into(), limits, used, next, collapsed: AtomicU64::new(0), shards, hasher })
     }
     /// The cache's name.
     pub fn name(&self) -> &Arc<str> {
@@ -119,13 +126,23 @@ impl Cache {
         let mut expired = Vec::new();
         let mut held = self.lock(&query.key);
         held.index.expire(&query.key, now_s, &mut expired);
-        let slot = held.index.keys.get_mut(&query.key[..])?;
-        let (number, entry) = slot.entries.iter_mut().find(|(_, entry)| entry.variant.answers(query.asked.as_ref()))?;
-        let next = self.next.fetch_add(1, Relaxed);
-        let (before, found) = (std::mem::replace(number, next), entry.clone());
-        let key = held.index.order.remove(&before)?;
-        held.index.order.insert(next, key);
-        Some(found)
+        held.index.answer(query, self.number())
+    }
+
+    /// A request that was not answered from the cache and may wait for the response to another one; `may_fetch` says whether others may
+    /// wait for its own.
+    pub fn collapse(self: &Arc<Self>, may_fetch: bool) -> Collapsing {
+        Collapsing::new(self.clone(), may_fetch)
+    }
+
+    /// What there is of requests that wait for the response to another one.
+    pub fn collapses(&self) -> Collapses {
+        let mut all = Collapses { collapsed: self.collapsed.load(Relaxed), ..Collapses::default() };
+        for shard in self.shards.iter().filter(|_| self.limits.collapse_ms > 0) {
+            let (fetching, waiting) = Held::of(shard).index.fetches.counts();
+            (all.fetching, all.waiting) = (all.fetching + fetching as u64, all.waiting + waiting as u64);
+        }
+        all
     }
 
     /// Begins to store the response to a request; `None` if it must not be stored, there is no room, or the same one is being
@@ -162,7 +179,7 @@ impl Cache {
         if !self.take(&mut room, cost) {
             return None;
         }
-        let number = self.next.fetch_add(1, Relaxed);
+        let number = self.number();
         let mut held = self.lock(&query.key);
         // Another worker may have begun meanwhile.
         if !held.index.has_place(&query.key, &variant, limits.variants) {
@@ -170,11 +187,13 @@ impl Cache {
         }
         let key: Arc<[u8]> = (*query.key).into();
         held.index.keys.entry(key.clone()).or_default().storing.push((number, variant.clone()));
+        held.index.fetches.refused.clear(self.hash(&key));
         drop(held);
         Some(Storing {
             cache: self.clone(),
             key,
             number,
+            fetch: None,
             left: limits.object - head.fields.text_len(),
             entry: Some(CacheEntry {
                 last_modified_s: last_modified(&head).unwrap_or(now_s),
@@ -199,7 +218,9 @@ impl Cache {
         for (number, _) in slot.iter().flat_map(|slot| &slot.entries) {
             held.index.order.remove(number);
         }
+        let woken = held.index.fetches.forget(&query.key);
         drop(held);
+        woken.into_iter().for_each(wake);
     }
 
     /// The stored responses, read little by little.
@@ -224,7 +245,7 @@ impl Cache {
     pub(crate) fn publish(&self, key: &Arc<[u8]>, number: u64, entry: Arc<CacheEntry>) {
         let mut replaced = Vec::new();
         let mut held = self.lock(key);
-        let Index { keys, order } = &mut *held.index;
+        let Index { keys, order, fetches } = &mut *held.index;
         let Some(slot) = keys.get_mut(key) else { return };
         let Some(at) = slot.storing.iter().position(|(other, _)| *other == number) else { return };
         slot.storing.swap_remove(at);
@@ -244,8 +265,10 @@ impl Cache {
         slot.entries.reserve_exact(1);
         slot.entries.push((number, entry));
         order.insert(number, key.clone());
+        let woken = fetches.stored(key);
         // What was replaced is freed after the lock.
         drop(held);
+        woken.into_iter().for_each(wake);
     }
 
     /// Forgets that a response is being stored.
@@ -255,6 +278,9 @@ impl Cache {
             slot.storing.retain(|(other, _)| *other != number);
             held.index.tidy(key);
         }
+        let ended = held.index.fetches.end(key, number);
+        drop(held);
+        ended.into_iter().for_each(|fetch| wake(fetch.waiting));
     }
 
     /// Drops the entry that was used least recently, unless someone reads it; returns whether there is any.
@@ -267,7 +293,7 @@ impl Cache {
         let Some(at) = slot.entries.iter().position(|(other, _)| *other == number) else { return true };
         if Arc::strong_count(&slot.entries[at].1) > 1 {
             // Its memory is free only once nobody reads it: it stays, and moves out of the way.
-            let next = self.next.fetch_add(1, Relaxed);
+            let next = self.number();
             slot.entries[at].0 = next;
             held.index.order.insert(next, key);
             return true;
@@ -278,14 +304,35 @@ impl Cache {
         true
     }
 
-    fn lock(&self, key: &[u8]) -> Held<'_> {
-        Held::of(&self.shards[self.hasher.hash_one(key) as usize % SHARDS])
+    pub(crate) fn lock(&self, key: &[u8]) -> Held<'_> {
+        Held::of(&self.shards[self.hash(key) as usize % SHARDS])
+    }
+    pub(crate) fn hash(&self, key: &[u8]) -> u64 {
+        self.hasher.hash_one(key)
+    }
+    /// A number that nothing else has.
+    pub(crate) fn number(&self) -> u64 {
+        self.next.fetch_add(1, Relaxed)
+    }
+    pub(crate) fn no_room(&self) -> Room {
+        Room::none(&self.used)
     }
 }
 
+/// What there is of requests that wait for the response to another one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Collapses {
+    /// Requests that have got it so far.
+    pub collapsed: u64,
+    /// Responses that are being fetched, whether someone waits for them or not.
+    pub fetching: u64,
+    /// Requests that wait.
+    pub waiting: u64,
+}
+
 /// A part of the index that is locked.
-struct Held<'a> {
-    index: MutexGuard<'a, Index>,
+pub(crate) struct Held<'a> {
+    pub(crate) index: MutexGuard<'a, Index>,
     oldest: &'a AtomicU64,
 }
 
@@ -304,8 +351,36 @@ impl Drop for Held<'_> {
 }
 
 impl Index {
+    /// The entry that answers a request, used once more: `number` is that of this use.
+    pub(crate) fn answer(&mut self, query: &CacheQuery, number: u64) -> Option<Arc<CacheEntry>> {
+        let slot = self.keys.get_mut(&query.key[..])?;
+        let (last, entry) = slot.entries.iter_mut().find(|(_, entry)| entry.variant.answers(query.asked.as_ref()))?;
+        let (before, found) = (std::mem::replace(last, number), entry.clone());
+        let key = self.order.remove(&before)?;
+        self.order.insert(number, key);
+        Some(found)
+    }
+    /// What is being fetched, and what the response for a key varies by that came last.
+    pub(crate) fn collapsing(&mut self, key: &[u8]) -> (&mut Fetches, Option<&Variant>) {
+        let variant = self.keys.get(key).and_then(|slot| {
+            let stored = slot.entries.last().map(|(_, entry)| &entry.variant);
+            slot.storing.last().map(|(_, variant)| variant).or(stored)
+        });
+        (&mut self.fetches, variant)
+    }
+    /// Has requests wait for a response that is being stored, though it is not that of a fetch: its request did not look whether others wait.
+    pub(crate) fn adopt(&mut self, query: &CacheQuery, until_ms: u64) {
+        let storing = self.keys.get(&query.key[..]).map_or(&[][..], |slot| &slot.storing);
+        if let Some((number, variant)) = storing.iter().find(|(_, variant)| variant.answers(query.asked.as_ref())) {
+            self.fetches.adopt(query, *number, variant, until_ms);
+        }
+    }
+    /// Whether a response that answers a request which says `asked` is being stored.
+    pub(crate) fn stores(&self, key: &[u8], asked: Option<&Asked>) -> bool {
+        self.keys.get(key).is_some_and(|slot| slot.storing.iter().any(|(_, variant)| variant.answers(asked)))
+    }
     /// Takes the entries of a key that have expired out, for the caller to free after the lock.
-    fn expire(&mut self, key: &[u8], now_s: u64, into: &mut Vec<Arc<CacheEntry>>) {
+    pub(crate) fn expire(&mut self, key: &[u8], now_s: u64, into: &mut Vec<Arc<CacheEntry>>) {
         let Some(slot) = self.keys.get_mut(key) else { return };
         let order = &mut self.order;
         into.extend(slot.entries.extract_if(.., |(_, entry)| entry.expires_s <= now_s).map(|(number, entry)| {

@@ -1,6 +1,6 @@
 //! A response on its way into a cache.
 
-use crate::{entry::CacheEntry, store::Cache, store::cost_of};
+use crate::{collapse::Fetch, entry::CacheEntry, store::Cache, store::cost_of};
 use penstock_http::{Fields, Framing};
 use std::{mem::size_of, sync::Arc};
 
@@ -15,14 +15,35 @@ pub struct Storing {
     pub(crate) entry: Option<CacheEntry>,
     /// How many more bytes the body may have.
     pub(crate) left: usize,
+    /// Where others wait for it; it ends after this has left the list of those that are being stored.
+    pub(crate) fetch: Option<Fetch>,
 }
 
 /// The largest piece of a body: what is allocated at a time.
 const PIECE: usize = 16 << 10;
 
 impl Storing {
+    /// The response is that of a request whose response others wait for.
+    pub fn carry(&mut self, fetch: Fetch) {
+        let Some(entry) = self.entry.as_ref() else { return };
+        if fetch.is_for(&self.cache, &self.key) {
+            fetch.varies(&entry.variant);
+            self.fetch = Some(fetch);
+        } else {
+            fetch.refuse(entry.stored_s);
+        }
+    }
+
     /// Adds a part of the body; returns whether there was room. Without, the response is to be dropped.
-    pub fn append(&mut self, mut bytes: &[u8]) -> bool {
+    pub fn append(&mut self, bytes: &[u8]) -> bool {
+        let fits = self.grow(bytes);
+        if !fits && let Some((fetch, entry)) = self.fetch.as_mut().zip(self.entry.as_ref()) {
+            fetch.is_refused(entry.stored_s);
+        }
+        fits
+    }
+
+    fn grow(&mut self, mut bytes: &[u8]) -> bool {
         let Some(entry) = &mut self.entry else { return false };
         if bytes.len() > self.left {
             return false;

@@ -43,6 +43,10 @@ impl Asked {
         let fields = &request.fields;
         Asked { codings: accepted(fields), referer: joined(fields, b"referer"), origin: joined(fields, b"origin") }
     }
+    /// Bytes that its values take.
+    pub(crate) fn size(&self) -> usize {
+        self.referer.len() + self.origin.len()
+    }
 }
 
 /// The values of a field, so that no two different lists of values have the same result.
@@ -126,6 +130,17 @@ impl Variant {
             && self.referer.as_ref().is_none_or(|referer| *referer == asked.referer)
             && self.origin.as_ref().is_none_or(|origin| *origin == asked.origin)
     }
+    /// Whether two requests that say this in the fields by which it varies are the same to a response of its kind.
+    pub(crate) fn is_same_for(&self, one: Option<&Asked>, other: Option<&Asked>) -> bool {
+        let Some((one, other)) = one.zip(other) else { return one == other };
+        (self.codings.is_none() || one.codings == other.codings)
+            && (self.referer.is_none() || one.referer == other.referer)
+            && (self.origin.is_none() || one.origin == other.origin)
+    }
+    /// Whether the response varies at all.
+    pub(crate) fn varies(&self) -> bool {
+        *self != Variant::default()
+    }
     /// Whether another response varies by the same fields.
     pub(crate) fn is_like(&self, other: &Variant) -> bool {
         (self.codings.is_some(), self.referer.is_some(), self.origin.is_some())
@@ -136,7 +151,7 @@ impl Variant {
     }
     /// A number for what it varies by; 0 if it does not vary.
     pub(crate) fn number(&self) -> u64 {
-        if *self == Variant::default() {
+        if !self.varies() {
             return 0;
         }
         let mut hasher = DefaultHasher::new();

@@ -6,7 +6,15 @@ use penstock_http::{Framing, RequestHead, ResponseHead, Version};
 #[test]
 fn small_entries_take_no_more_than_they_count_for() {
     const TOTAL: usize = 48 << 20;
-    let limits = CacheLimits { total: TOTAL, object: TOTAL / 256, age_s: 60, vary: false, variants: 10, ranges: true };
+    let limits = CacheLimits {
+        total: TOTAL,
+        object: TOTAL / 256,
+        age_s: 60,
+        vary: false,
+        variants: 10,
+        ranges: true,
+        collapse_ms: 0,
+    };
     let mut head = ResponseHead::from_status(200);
     for (name, value) in [("cache-control", "max-age=50"), ("content-type", "text/plain"), ("etag", "\"x\"")] {
         head.fields.append(name.as_bytes(), value.as_bytes()).unwrap();

@@ -61,6 +61,20 @@ pub(crate) static TABLE: Table<CacheSection> = Table::new(
             c.answer_ranges = a.choice("'on' or 'off'", &[("on", true), ("off", false)])?;
             Ok(())
         }),
+        Entry::new(
+            "collapse",
+            ONE,
+            "Longest time that a request waits for the response to another for the same, or off",
+            |c, a| {
+                if a.take_if("off") {
+                    c.collapse = None;
+                    return Ok(());
+                }
+                c.collapse =
+                    Some(a.time_above_zero("requests cannot wait for no time; 'collapse off' says that they do not")?);
+                Ok(())
+            },
+        ),
     ]],
 );
 

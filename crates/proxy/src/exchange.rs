@@ -1,15 +1,16 @@
 //! One request and its response, whatever protocols carry them: route, connect, forward, log. HTTP/1 connections and
 //! HTTP/2 streams run the same code.
 //!
-//! In the order in which a request meets them: `retry` (attempts), `assign` (a place on a server, and a connection), `attempt` (the request out,
-//! a head in), `answer` (the response to the client), `transfer` and `forward` (bodies), `finish` (times, counters, log). `respond` makes
-//! responses here; `resend` keeps what another attempt needs.
+//! In the order in which a request meets them: `collapse` (waits for another request's response), `retry` (attempts), `assign` (a place on a
+//! server, and a connection), `attempt` (the request out, a head in), `answer` (the response to the client), `transfer` and `forward` (bodies), `finish`
+//! (times, counters, log). `respond` makes responses here; `resend` keeps what another attempt needs.
 
 mod answer;
 pub(crate) mod assign;
 pub(crate) mod attempt;
 pub(crate) mod buffered_body;
 pub(crate) mod caching;
+mod collapse;
 pub(crate) mod compress;
 pub(crate) mod encoding;
 pub(crate) mod ends;
@@ -33,7 +34,7 @@ mod transfer;
 mod tunnel;
 
 use crate::{
-    exchange::live::Live,
+    exchange::{collapse::AnsweredBy, live::Live},
     inspect,
     log::debug,
     route::{self, Route},
@@ -75,7 +76,11 @@ async fn served(live: &mut Live<'_, '_>) {
         Route::Backend(_) if tunnel::missing(live.conn, live.x).is_some() => Box::pin(tunnel::refuse(live)).await,
         Route::Backend(backend) => {
             if inspect::request(live).await == Judged::GoOn {
-                retry::to_backend(live, backend).await;
+                match collapse::wait(live).await {
+                    AnsweredBy::Server => retry::to_backend(live, backend).await,
+                    AnsweredBy::Cache => Box::pin(stored::deliver(live)).await,
+                    AnsweredBy::Nobody => {}
+                }
             }
         }
         // In boxes as attempts are.

@@ -38,7 +38,7 @@ pub use observe::{
     stats_file,
 };
 pub use peers::{PeerView, PeersView, SharedTableView};
-pub use penstock_cache::{Cache, EntryView};
+pub use penstock_cache::{Cache, Collapses, EntryView};
 pub use penstock_tls::{Forgeries, store as certificates};
 pub use process::{
     activity::WorkerView,

@@ -4,7 +4,10 @@ use super::*;
 use penstock_http::{RequestHead, Version};
 
 fn cache(total: usize) -> Arc<Cache> {
-    Cache::new("c", CacheLimits { total, object: total / 2, age_s: 60, vary: true, variants: 3, ranges: true })
+    Cache::new(
+        "c",
+        CacheLimits { total, object: total / 2, age_s: 60, vary: true, variants: 3, ranges: true, collapse_ms: 0 },
+    )
 }
 fn query_of(key: &str, fields: &[(&str, &str)]) -> CacheQuery {
     let mut head = RequestHead::from_parts(b"GET", format!("/{key}").as_bytes(), Version::Http11).unwrap();
@@ -275,8 +278,10 @@ struct Naive {
 #[test]
 fn whatever_happens_a_cache_only_returns_what_was_stored_last() {
     for (seed, total) in (1..=20).flat_map(|seed| [(seed, 8 << 20), (seed, 24 << 10)]) {
-        let cache =
-            Cache::new("c", CacheLimits { total, object: total / 3, age_s: 60, vary: true, variants: 8, ranges: true });
+        let cache = Cache::new(
+            "c",
+            CacheLimits { total, object: total / 3, age_s: 60, vary: true, variants: 8, ranges: true, collapse_ms: 0 },
+        );
         let (mut rng, mut naive, mut now) = (fastrand::Rng::with_seed(seed), Naive::default(), 1000);
         // Responses that are being stored: key, Referer, body so far, moment, and how often the key was invalidated then.
         let mut storing: Vec<(Storing, u64, u64, Vec<u8>, u64, u64)> = Vec::new();

@@ -1,6 +1,7 @@
 //! `cache` sections.
 
 use crate::span::{Span, Spanned};
+use std::time::Duration;
 
 /// The place of a `cache` section in [`Config::caches`](super::Config::caches).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -23,6 +24,8 @@ pub struct CacheSection {
     pub secondary_entries: usize,
     /// `answer-ranges`; off, since HAProxy answers them with the whole.
     pub answer_ranges: bool,
+    /// `collapse`: how long a request waits for the response to another one; `None` if it does not, as in HAProxy.
+    pub collapse: Option<Duration>,
     /// The section's first line.
     pub span: Span,
 }
@@ -38,6 +41,7 @@ impl CacheSection {
             process_vary: false,
             secondary_entries: 10,
             answer_ranges: false,
+            collapse: None,
             span,
         }
     }

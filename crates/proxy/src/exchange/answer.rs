@@ -60,6 +60,7 @@ pub(super) async fn answer(live: &mut Live<'_, '_>, response: Answer<'_>) -> Res
     // Rules saw a response of which nothing was sent; the log counts the bytes received, even if it was replaced.
     live.x.log.bytes_read += ahead.upstream.counts().received;
     let inspected = if goes_on { inspect::response(live, &mut ahead, framing).await } else { None };
+    caching::decided(live.x, worker.clock.unix_s());
     let Some(framing) = inspected else {
         request.give_back(buffers);
         return Err(Ended::Over);

@@ -6,8 +6,8 @@ use super::{
     state::Exchange,
 };
 use crate::{connection::Conn, exchange::live::Live, observe::counters::Cells, worker::buffer::Buffer};
-use penstock_cache::{Cache, CacheEntry, CacheQuery, Storing};
-use penstock_config::model::CacheId;
+use penstock_cache::{Cache, CacheEntry, CacheQuery, Fetch, Storing};
+use penstock_config::model::{CacheId, ProxyId};
 use penstock_http::{Fields, Framing};
 use std::{
     sync::Arc,
@@ -16,11 +16,25 @@ use std::{
 
 /// What caches have to do with an exchange, once a rule has named one.
 pub(crate) struct Caching {
-    query: CacheQuery,
+    pub(super) query: CacheQuery,
+    /// The cache that was asked.
+    pub(super) cache: Arc<Cache>,
+    /// The backend whose rules have asked it; `None` if those of the frontend did.
+    backend: Option<ProxyId>,
     /// A stored response, and the cache that it comes from.
     found: Option<(Arc<Cache>, Arc<CacheEntry>)>,
     /// The server's response on its way into a cache.
     storing: Option<Storing>,
+    /// Others wait for the server's response.
+    pub(super) fetch: Option<Fetch>,
+}
+
+impl Caching {
+    /// Counts a request that a cache answers, and keeps the response.
+    pub(super) fn is_answered(&mut self, conn: &Conn<'_>, entry: Arc<CacheEntry>) {
+        cells(conn, self.backend).cache_hits.inc();
+        self.found = Some((self.cache.clone(), entry));
+    }
 }
 
 /// `cache-use`: looks for a stored response. It is sent once the other rules have let the request pass.
@@ -45,25 +59,22 @@ pub(crate) fn look_up(live: &mut Live<'_, '_>, cache: CacheId) {
         x.caching = None;
         return;
     };
-    let mut found = None;
-    if query.may_answer() {
-        let cells = cells(live.conn, x);
-        cells.cache_lookups.inc();
-        found = cache.find(&query, live.worker.clock.unix_s()).map(|entry| (cache.clone(), entry));
-        if found.is_some() {
-            cells.cache_hits.inc();
+    // Until a backend is chosen, the rules of the frontend are running.
+    let backend = x.backend.filter(|backend| *backend != live.conn.frontend);
+    let mut caching = Caching { query, cache: cache.clone(), backend, found: None, storing: None, fetch: None };
+    if caching.query.may_answer() {
+        cells(live.conn, backend).cache_lookups.inc();
+        if let Some(entry) = cache.find(&caching.query, live.worker.clock.unix_s()) {
+            caching.is_answered(live.conn, entry);
         }
     }
-    x.caching = Some(Box::new(Caching { query, found, storing: None }));
+    x.caching = Some(Box::new(caching));
 }
 
-/// The counters of the section whose rules are running: until a backend is chosen, those of the frontend.
-fn cells<'a>(conn: &'a Conn<'_>, x: &Exchange) -> &'a Cells {
+/// The counters of the section whose rules have asked a cache.
+fn cells<'a>(conn: &'a Conn<'_>, backend: Option<ProxyId>) -> &'a Cells {
     let counters = conn.worker.counters();
-    match x.backend.filter(|backend| *backend != conn.frontend) {
-        Some(backend) => counters.backend(backend),
-        None => counters.frontend(conn.frontend),
-    }
+    backend.map_or_else(|| counters.frontend(conn.frontend), |backend| counters.backend(backend))
 }
 
 /// `cache-store`: begins to store the server's response as it is now, if that is allowed, or drops what its request has
@@ -79,6 +90,16 @@ pub(crate) fn store(live: &mut Live<'_, '_>, cache: CacheId, framing: Framing) {
         // What HTTP/2 ends with its head has no body.
         let framing = if framing == Framing::None { Framing::Length(0) } else { framing };
         caching.storing = cache.store(&caching.query, &x.response, framing, live.worker.clock.unix_s());
+    }
+}
+
+/// Those who wait for the server's response wait for its body, if it is being stored, or no longer.
+pub(super) fn decided(x: &mut Exchange, now_s: u64) {
+    let Some(caching) = x.caching.as_mut() else { return };
+    match (caching.fetch.take(), &mut caching.storing) {
+        (Some(fetch), Some(storing)) => storing.carry(fetch),
+        (Some(fetch), None) => fetch.refuse(now_s),
+        (None, _) => {}
     }
 }
 

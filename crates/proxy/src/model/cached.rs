@@ -6,6 +6,7 @@ use super::corpus::{CHUNKED, Client, Exchange, Server};
 pub(super) const CONFIG: &str = "
 cache c
     total-max-size 1
+    collapse 5s
 frontend cached
     bind 127.0.0.1:16
     http-request cache-use c

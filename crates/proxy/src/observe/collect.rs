@@ -46,7 +46,9 @@ impl Handle {
         }
         let process = process(self, &rows, counted);
         let (engine, forgeries) = (shared.engines.sum(), shared.certificates.forgeries());
-        Snapshot { process, rows, engine, forgeries, taps: shared.taps.view() }
+        let collapsing = shared.caches.iter().filter(|cache| cache.limits().collapse_ms > 0);
+        let collapses = collapsing.map(|cache| (cache.name().to_string(), cache.collapses())).collect();
+        Snapshot { process, rows, engine, forgeries, taps: shared.taps.view(), collapses }
     }
 }
 

@@ -3,6 +3,7 @@
 use super::{counters::Totals, engine::Report};
 use crate::server::{Check, ServerRef, Status};
 use crate::tap::taps::TapView;
+use penstock_cache::Collapses;
 use penstock_config::model::ProxyId;
 use penstock_tls::Forgeries;
 use std::time::Duration;
@@ -20,6 +21,8 @@ pub struct Snapshot {
     pub forgeries: Forgeries,
     /// The copies of the traffic (`mode tap`).
     pub taps: Vec<TapView>,
+    /// The caches whose requests wait for each other (`collapse`), by name.
+    pub collapses: Vec<(String, Collapses)>,
 }
 
 /// Figures of the process.

@@ -270,6 +270,7 @@ fn cache(section: &CacheSection) -> Arc<Cache> {
         vary: section.process_vary,
         variants: section.secondary_entries,
         ranges: section.answer_ranges,
+        collapse_ms: section.collapse.map_or(0, |time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX)),
     };
     Cache::new(&section.name, limits)
 }
