@@ -5,6 +5,7 @@
 
 #![forbid(unsafe_code)]
 
+mod collapses;
 pub mod columns;
 pub mod command;
 pub mod csv;

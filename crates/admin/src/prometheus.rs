@@ -1,5 +1,6 @@
 //! `http-request use-service prometheus-exporter`: HAProxy's metric names, labels, types and parameters.
 
+use crate::collapses;
 use crate::columns::COLUMNS;
 use crate::engine;
 use crate::metrics::METRICS;
@@ -138,6 +139,7 @@ pub fn render(
         engine::render(&mut out, &snapshot.engine);
         forgeries(&mut out, snapshot.forgeries);
         taps::render(&mut out, &snapshot.taps);
+        collapses::render(&mut out, &snapshot.collapses);
     }
     for (kind, letter, wanted) in [
         (Kind::Frontend, 'F', scope.frontends),

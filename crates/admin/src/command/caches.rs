@@ -1,7 +1,7 @@
 //! `show cache`.
 
 use super::{Answer, Piece, answer::Pieces};
-use penstock_proxy::{Cache, EntryView, Handle};
+use penstock_proxy::{Cache, Collapses, EntryView, Handle};
 use serde_json::json;
 use std::{
     sync::Arc,
@@ -24,12 +24,16 @@ const BLOCK: usize = 1024;
 /// Number of entries in each piece of an answer.
 const PIECE: usize = 128;
 
-/// The caches in HAProxy's format, with numbers in place of addresses in memory, which only an attacker could use. `None` once the
-/// client is gone.
+/// The caches in HAProxy's format, with numbers in place of addresses in memory, which only an attacker could use; a line more for those
+/// that have requests wait for each other. `None` once the client is gone.
 fn as_text(pieces: &Pieces, caches: &[Arc<Cache>], now_s: u64) -> Option<()> {
     for (number, cache) in (1..).zip(caches) {
         let free = cache.limits().total.saturating_sub(cache.used()) / BLOCK;
         give(pieces, format!("{number:#x}: {} (shctx:{number:#x}, available blocks:{free})\n", cache.name()))?;
+        if cache.limits().collapse_ms > 0 {
+            let Collapses { collapsed, fetching, waiting } = cache.collapses();
+            give(pieces, format!("collapsed:{collapsed} fetching:{fetching} waiting:{waiting}\n"))?;
+        }
         let line = |(place, entry): (u64, EntryView)| {
             let EntryView { hash, variant, size, readers, .. } = entry;
             let (blocks, left) = (entry.cost.div_ceil(BLOCK as u64), left(&entry, now_s));
@@ -47,7 +51,9 @@ fn as_json(pieces: &Pieces, caches: &[Arc<Cache>], now_s: u64) -> Option<()> {
     for (number, cache) in caches.iter().enumerate() {
         let (name, total, used) = (json!(**cache.name()), cache.limits().total, cache.used());
         let comma = if number == 0 { "" } else { "," };
-        give(pieces, format!(r#"{comma}{{"name":{name},"size":{total},"used":{used},"entries":["#))?;
+        let Collapses { collapsed, fetching, waiting } = cache.collapses();
+        let counts = format!(r#""collapsed":{collapsed},"fetching":{fetching},"waiting":{waiting}"#);
+        give(pieces, format!(r#"{comma}{{"name":{name},"size":{total},"used":{used},{counts},"entries":["#))?;
         let object = |(place, entry): (u64, EntryView)| {
             let comma = if place == 0 { "" } else { "," };
             let EntryView { hash, variant, size, cost, readers, .. } = entry;
