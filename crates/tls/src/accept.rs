@@ -407,11 +407,6 @@ fn can_verify(hello: &ClientHello<'_>, kind: KeyKind) -> bool {
     hello.signature_algorithms().any(scheme) && (hello.supports_version(TLS13) || hello.cipher_suites().any(suite))
 }
 
-/// `X509_V_ERR_UNABLE_TO_GET_ISSUER_CERT_LOCALLY`.
-const NO_ISSUER: u32 = 20;
-/// `X509_V_ERR_UNABLE_TO_VERIFY_LEAF_SIGNATURE`.
-const UNVERIFIED_LEAF: u32 = 21;
-
 /// Whether a client starts with what OpenSSL recognises as an HTTP request.
 fn is_http(input: &[u8]) -> bool {
     [&b"GET "[..], b"POST ", b"HEAD ", b"PUT "].iter().any(|method| input.starts_with(method))
@@ -423,17 +418,13 @@ fn ignored_refusal(clients: &Clients, facts: &mut TlsFacts) {
     let Some(peer) = facts.peer.clone() else { return };
     let chain: Vec<_> = peer.chain.iter().map(|der| der.as_slice().into()).collect();
     let Some((leaf, above)) = chain.split_first() else { return };
-    if let Err((refusal, _)) = clients.verdict(leaf, above, UnixTime::now()) {
-        // OpenSSL continues, and then cannot verify the signature of a leaf whose issuer it does not have.
-        facts.verify = match (refusal.code, refusal.depth) {
-            (NO_ISSUER, 0) => UNVERIFIED_LEAF,
-            (code, _) => code,
-        };
-        if refusal.depth == 0 {
-            facts.leaf_err = refusal.code;
-        } else {
-            facts.ca_err = refusal.code;
-            facts.ca_err_depth = refusal.depth;
+    if let Err(rejected) = clients.verdict(leaf, above, UnixTime::now()) {
+        let faults = rejected.faults;
+        // OpenSSL goes on, and keeps the last.
+        facts.verify = faults.last().map_or(0, |fault| fault.code);
+        facts.leaf_err = faults.iter().find(|fault| fault.depth == 0).map_or(0, |fault| fault.code);
+        if let Some(fault) = faults.iter().find(|fault| fault.depth > 0) {
+            (facts.ca_err, facts.ca_err_depth) = (fault.code, fault.depth);
         }
     }
 }

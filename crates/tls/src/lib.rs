@@ -9,6 +9,7 @@ mod accept;
 mod authorities;
 mod buffers;
 mod certificate;
+mod chain;
 mod ciphers;
 mod connect;
 mod context;

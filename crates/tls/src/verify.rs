@@ -3,7 +3,7 @@
 //!
 //! Results are OpenSSL's numbers (`X509_V_ERR_*`), because `ssl_c_verify`, `crt-ignore-err` and logs use them.
 
-use crate::{certificate, version1};
+use crate::{certificate, chain, version1};
 use penstock_rules::x509;
 use rustls::{
     CertRevocationListError, CertificateError, DigitallySignedStruct, DistinguishedName, Error, RootCertStore,
@@ -22,6 +22,14 @@ use rustls_pki_types::{CertificateDer, CertificateRevocationListDer, ServerName,
 use std::{cell::Cell, fmt, net::Ipv4Addr, sync::Arc};
 use x509_parser::prelude::{FromDer, X509Certificate};
 
+/// Why a chain was refused.
+pub(crate) struct Rejected {
+    /// All that is wrong with it if errors are ignored, else the first; at least one.
+    pub faults: Vec<Refusal>,
+    /// rustls's word for it.
+    pub error: Error,
+}
+
 /// A refusal: OpenSSL's number, and how far above the leaf it occurred.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Refusal {
@@ -32,6 +40,11 @@ pub(crate) struct Refusal {
 /// The code of a leaf with X.509 version 1 that webpki would have to judge, and refuses: one below an intermediate authority, or with
 /// revocation lists. OpenSSL has none, since it accepts such certificates.
 pub(crate) const VERSION_1: u32 = u32::MAX;
+
+const UNSPECIFIED: u32 = 1;
+const NO_LIST: u32 = 3;
+const OUTDATED_LIST: u32 = 12;
+const REVOKED: u32 = 23;
 
 thread_local! {
     /// Why the last client was refused. rustls returns its own error, which has no room for OpenSSL's number; nothing
@@ -70,6 +83,10 @@ impl Ignored {
     }
 
     fn covers(&self, refusal: Refusal) -> bool {
+        if refusal.code == VERSION_1 {
+            // Nothing is known of such a chain.
+            return self.leaf == Codes::All && self.authorities == Codes::All;
+        }
         let codes = if refusal.depth == 0 { &self.leaf } else { &self.authorities };
         match codes {
             Codes::None => false,
@@ -104,15 +121,14 @@ impl Codes {
 /// Translates rustls' error to OpenSSL's number.
 pub(crate) fn refusal(error: &Error, leaf: &CertificateDer<'_>, above: &[CertificateDer<'_>]) -> Refusal {
     use CertificateError as E;
-    const UNSPECIFIED: u32 = 1;
     let at_leaf = |code| Refusal { code, depth: 0 };
     match error {
         Error::InvalidCertificate(error) => match error {
             E::Expired | E::ExpiredContext { .. } => Refusal { code: 10, depth: outdated(leaf, above, true) },
             E::NotValidYet | E::NotValidYetContext { .. } => Refusal { code: 9, depth: outdated(leaf, above, false) },
-            E::Revoked => at_leaf(23),
-            E::UnknownRevocationStatus => at_leaf(3),
-            E::ExpiredRevocationList | E::ExpiredRevocationListContext { .. } => at_leaf(12),
+            E::Revoked => at_leaf(REVOKED),
+            E::UnknownRevocationStatus => at_leaf(NO_LIST),
+            E::ExpiredRevocationList | E::ExpiredRevocationListContext { .. } => at_leaf(OUTDATED_LIST),
             E::BadSignature => at_leaf(7),
             E::InvalidPurpose | E::InvalidPurposeContext { .. } => at_leaf(26),
             E::UnhandledCriticalExtension => at_leaf(34),
@@ -235,13 +251,13 @@ impl Clients {
     /// The result of verification before ignored errors are applied.
     ///
     /// # Errors
-    /// If the chain leads to no authority, or a certificate in it does not hold: OpenSSL's word for it, and rustls's.
+    /// If the chain leads to no authority, or a certificate in it does not hold.
     pub fn verdict(
         &self,
         leaf: &CertificateDer<'_>,
         above: &[CertificateDer<'_>],
         now: UnixTime,
-    ) -> Result<(), (Refusal, Error)> {
+    ) -> Result<(), Rejected> {
         if is_anchor(leaf, &self.anchors) {
             return Ok(());
         }
@@ -251,7 +267,44 @@ impl Clients {
             // webpki refuses every leaf of version 1.
             Err(error) => version1::verify(leaf, above, &self.anchors, now, &self.algorithms).unwrap_or(Err(error)),
         };
-        verdict.map_err(|error| (refusal(&error, leaf, above), error))
+        verdict.map_err(|error| {
+            let found = refusal(&error, leaf, above);
+            let faults = match found.code {
+                VERSION_1 | UNSPECIFIED => self.faults(found, leaf, above, now),
+                _ if self.ignores() => self.faults(found, leaf, above, now),
+                _ => vec![found],
+            };
+            Rejected { faults, error }
+        })
+    }
+
+    /// All that is wrong with a chain of which webpki said `found`, before it looked at the rest.
+    fn faults(
+        &self,
+        found: Refusal,
+        leaf: &CertificateDer<'_>,
+        above: &[CertificateDer<'_>],
+        now: UnixTime,
+    ) -> Vec<Refusal> {
+        let mut faults = chain::faults(leaf, above, &self.anchors, now, &self.algorithms);
+        let is_broken = faults.iter().any(|fault| chain::breaks_off(*fault));
+        let mut more = Vec::new();
+        // OpenSSL knows neither of the two, and has said already that nobody vouches for the leaf.
+        if !faults.contains(&found) && !(is_broken && matches!(found.code, VERSION_1 | UNSPECIFIED)) {
+            more.push(found);
+        }
+        if self.revokes && !is_broken && !matches!(found.code, REVOKED | NO_LIST | OUTDATED_LIST) {
+            // Lists come last: they have not been looked at.
+            let again = chain::time_within(leaf).filter(|_| chain::is_of_time(found) && found.depth == 0);
+            match again.map(|then| self.chain.verify_client_cert(leaf, above, then)) {
+                Some(Ok(_)) => {}
+                Some(Err(error)) => more.push(refusal(&error, leaf, above)),
+                None => more.push(Refusal { code: NO_LIST, depth: 0 }),
+            }
+        }
+        let times = faults.iter().position(|fault| chain::is_of_time(*fault)).unwrap_or(faults.len());
+        faults.splice(times..times, more);
+        faults
     }
 
     /// Whether a session can be open despite a refusal, so that its number has to be found again.
@@ -283,11 +336,13 @@ impl ClientCertVerifier for Clients {
     ) -> Result<ClientCertVerified, Error> {
         match self.verdict(leaf, above, now) {
             Ok(()) => Ok(ClientCertVerified::assertion()),
-            Err((refusal, _)) if self.ignored.covers(refusal) => Ok(ClientCertVerified::assertion()),
-            Err((refusal, error)) => {
-                REFUSED.set(Some(refusal));
-                Err(error)
-            }
+            Err(Rejected { faults, error }) => match faults.iter().find(|fault| !self.ignored.covers(**fault)) {
+                None => Ok(ClientCertVerified::assertion()),
+                Some(fault) => {
+                    REFUSED.set(Some(*fault));
+                    Err(error)
+                }
+            },
         }
     }
 

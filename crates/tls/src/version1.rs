@@ -114,25 +114,30 @@ pub(crate) fn verify_tls13(
     rustls::crypto::verify_tls13_signature_with_raw_key(message, &key, dss, algorithms)
 }
 
-fn parse<'a>(der: &'a CertificateDer<'_>) -> Option<X509Certificate<'a>> {
+/// A certificate with nothing behind it.
+pub(crate) fn parse<'a>(der: &'a CertificateDer<'_>) -> Option<X509Certificate<'a>> {
     X509Certificate::from_der(der).ok().filter(|(rest, _)| rest.is_empty()).map(|(_, parsed)| parsed)
 }
 
-/// Whether an anchor may issue leaves without restriction. One of version 1 may if it is self-signed, as in OpenSSL.
+/// Whether an anchor may issue leaves without restriction.
 fn may_issue(anchor: &X509Certificate<'_>) -> bool {
-    if anchor.version() == X509Version::V1 {
-        return anchor.subject().as_raw() == anchor.issuer().as_raw();
+    may_sign(anchor) && (anchor.version() == X509Version::V1 || matches!(anchor.extended_key_usage(), Ok(None)))
+}
+
+/// Whether a certificate is that of an authority, for any names. One of version 1 is if it is self-signed, as in OpenSSL.
+pub(crate) fn may_sign(authority: &X509Certificate<'_>) -> bool {
+    if authority.version() == X509Version::V1 {
+        return authority.subject().as_raw() == authority.issuer().as_raw();
     }
-    let signs = match anchor.key_usage() {
+    let signs = match authority.key_usage() {
         Ok(usage) => usage.is_none_or(|usage| usage.value.key_cert_sign()),
         Err(_) => false,
     };
-    let restricted = !matches!(anchor.name_constraints(), Ok(None)) || !matches!(anchor.extended_key_usage(), Ok(None));
-    anchor.is_ca() && signs && !restricted
+    authority.is_ca() && signs && matches!(authority.name_constraints(), Ok(None))
 }
 
 /// What an issuer has signed.
-struct Signed<'a> {
+pub(crate) struct Signed<'a> {
     /// The contents of the identifier of the signature's algorithm.
     algorithm: &'a [u8],
     message: &'a [u8],
@@ -140,13 +145,15 @@ struct Signed<'a> {
 }
 
 impl Signed<'_> {
-    fn is_by(&self, key: &SubjectPublicKeyInfo<'_>, algorithms: &WebPkiSupportedAlgorithms) -> bool {
+    /// Whether it was signed by this key.
+    pub(crate) fn is_by(&self, key: &SubjectPublicKeyInfo<'_>, algorithms: &WebPkiSupportedAlgorithms) -> bool {
         let mut possible = algorithms.all.iter().filter(|known| *known.signature_alg_id() == *self.algorithm);
         possible.any(|algorithm| fits(*algorithm, key, self.message, self.signature))
     }
 }
 
-fn signature<'a>(der: &'a CertificateDer<'_>, parsed: &'a X509Certificate<'_>) -> Option<Signed<'a>> {
+/// What the issuer of a certificate has signed; `None` if that is not well formed.
+pub(crate) fn signature<'a>(der: &'a CertificateDer<'_>, parsed: &'a X509Certificate<'_>) -> Option<Signed<'a>> {
     // RFC 5280 section 4.1.1.2: the algorithm is named twice, and both must be the same.
     if parsed.tbs_certificate.signature != parsed.signature_algorithm || parsed.signature_value.unused_bits != 0 {
         return None;

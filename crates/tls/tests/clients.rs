@@ -31,7 +31,22 @@ fn setup() -> Setup {
         ("/expired.pem", ca.sign_with(Kind::P256, "client", |params| params.not_after = past)),
         ("/early.pem", ca.sign_with(Kind::P256, "client", |params| params.not_before = future)),
     ];
-    let list: Vec<(&str, &str)> = list.iter().map(|(name, content)| (*name, content.as_str())).collect();
+    // The same from an authority that nobody trusts, alone and with that authority behind it.
+    let forged = stranger.sign_with(Kind::P256, "client", |params| params.not_after = past);
+    let with = |certificate: &str| format!("{certificate}{}", stranger.pem);
+    let more = [
+        ("/forged-chain.pem", with(&forged)),
+        ("/forged.pem", forged),
+        ("/unknown-chain.pem", with(&stranger.sign(Kind::P256, "client"))),
+        (
+            "/both.pem",
+            ca.sign_with(Kind::P256, "client", |params| {
+                params.not_after = past;
+                params.serial_number = Some(8u64.into());
+            }),
+        ),
+    ];
+    let list: Vec<(&str, &str)> = list.iter().chain(&more).map(|(name, content)| (*name, content.as_str())).collect();
     Setup { files: files(&list) }
 }
 
@@ -105,6 +120,45 @@ fn an_ignored_error_lets_in_and_is_told() {
         let said = ask(&setup.client(Some("/unknown.pem"), None), all, Some("site.test")).await.unwrap();
         // An issuer that is not at hand and, once that is ignored, a signature that cannot be checked: OpenSSL keeps the last.
         assert!(said.contains("verify=21 leaf_err=20"), "{said}");
+    });
+}
+
+/// webpki stops at an error of the leaf, before it knows who issued it: whoever ignores that error must not let everybody in.
+#[test]
+fn an_ignored_error_hides_no_other() {
+    let setup = setup();
+    worker(async {
+        let line = |leaf: &'static str, above: &'static str, lists: bool| {
+            setup.bind(Verify::Required, |tls| {
+                tls.crt_ignore_err = (!leaf.is_empty()).then(|| leaf.to_owned());
+                tls.ca_ignore_err = (!above.is_empty()).then(|| above.to_owned());
+                tls.conf.crl_file = lists.then(|| path("/crl.pem"));
+            })
+        };
+        // What HAProxy 3.0 says of each: what is last, first of the leaf, and first of the authorities; nothing if it refuses.
+        for (leaf, above, lists, certificate, said) in [
+            ("10", "", false, "/expired.pem", Some("verify=10 leaf_err=10 ca_err=0")),
+            ("10", "", false, "/forged.pem", None),
+            ("10", "", false, "/forged-chain.pem", None),
+            ("10", "all", false, "/forged.pem", None),
+            ("10", "19", false, "/forged-chain.pem", Some("verify=10 leaf_err=10 ca_err=19")),
+            ("10,20,21", "", false, "/forged.pem", Some("verify=10 leaf_err=20 ca_err=0")),
+            ("20", "", false, "/unknown.pem", None),
+            ("20,21", "", false, "/unknown.pem", Some("verify=21 leaf_err=20 ca_err=0")),
+            ("all", "", false, "/unknown-chain.pem", None),
+            ("", "all", false, "/unknown-chain.pem", Some("verify=19 leaf_err=0 ca_err=19")),
+            ("10", "", true, "/both.pem", None),
+            ("10,23", "", true, "/both.pem", Some("verify=10 leaf_err=23 ca_err=0")),
+            ("10", "", true, "/expired.pem", Some("verify=10 leaf_err=10 ca_err=0")),
+        ] {
+            let server = facts_server(acceptor(line(leaf, above, lists), &setup.files)).await;
+            let got = ask(&setup.client(Some(certificate), None), server, Some("site.test")).await;
+            let what = format!("{certificate}, crt-ignore-err '{leaf}', ca-ignore-err '{above}': {got:?}");
+            match said {
+                Some(said) => assert!(got.is_ok_and(|got| got.contains(said)), "{what}"),
+                None => assert!(got.is_err(), "{what}"),
+            }
+        }
     });
 }
 
