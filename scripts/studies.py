@@ -30,6 +30,9 @@ STUDIES = {
     "core-scaling": (120, ["--steps", "1,2", "--server-cores", "0,1", "--client-cores", "1", "--contestants", FOUR]),
     "throughput": (30, ["--steps", "1", "--rounds", "3", "--connections", "32", "--contestants", THREE]),
     "offload": (60, ["--steps", "1", "--rounds", "3", "--connections", "64", "--contestants", THREE]),
+    # Squid's windows are short, so that all of them together are half an hour.
+    "orchestration": (8, ["--steps", "1", "--rounds", "5", "--connections", "64", "--contestants",
+                          "haproxy,penstock-native,penstock-sw,penstock-tcp,squid"]),
     "cpu-against-rate": (30, ["--steps", "1", "--rounds", "3", "--connections", "1000", "--contestants", THREE]),
 }
 

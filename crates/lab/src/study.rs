@@ -7,6 +7,7 @@ mod contestant;
 mod facts;
 mod forwarder;
 mod network;
+mod orchestration;
 mod perf;
 mod place;
 mod procedure;

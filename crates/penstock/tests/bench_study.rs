@@ -33,11 +33,12 @@ studies! {
     handshake: "handshake", [], 4;
     throughput: "throughput", ["--cases", "100KB", "--connections", "8"], 4;
     offload: "offload", ["--connections", "8"], 6;
+    orchestration: "orchestration", ["--connections", "8", "--cases", "GET: clear,GET: one,GET: three,GET: new,GET: passed,1 MB: two"], 6;
     cpu_against_rate: "cpu-against-rate", ["--rates", "20", "--connections", "50", "--loss", "0", "--duration", "1500ms"], 3;
 }
 
 fn runs_beside_those_who_are_installed_and_its_page_is_seen(name: &str, more: &[&str], figures: usize) {
-    let has_origin = ["throughput", "offload", "cpu-against-rate"].contains(&name);
+    let has_origin = ["throughput", "offload", "orchestration", "cpu-against-rate"].contains(&name);
     if has_origin && !is_installed("nginx") {
         skip(&format!("{name}: nginx is not installed, and it is the server behind"));
         return;
@@ -47,7 +48,18 @@ fn runs_beside_those_who_are_installed_and_its_page_is_seen(name: &str, more: &[
         return;
     }
     let place = Place::new(&format!("study-{name}"));
-    let contestants = everybody();
+    let mut contestants = everybody();
+    if name == "orchestration" {
+        if !is_installed("c-icap") {
+            return skip("orchestration: c-icap is not installed, and it is what inspects");
+        }
+        contestants.push("penstock-tcp");
+        if is_installed("squid") {
+            contestants.push("squid");
+        } else {
+            skip("orchestration beside Squid: it is not installed (squid-openssl)");
+        }
+    }
     let result = study(&place, name, &[&["--contestants", &contestants.join(",")], more].concat());
     assert_eq!(result["partial"].to_string(), "[]", "{name}");
     for contestant in &contestants {
@@ -81,6 +93,7 @@ fn is_what_it_should_be(name: &str, result: &Value) {
         "max-rate" | "core-scaling" => assert!(all[0]["probes"].as_array().unwrap().len() > 1, "{}", all[0]),
         "throughput" => assert!(first["bytes_a_second"].as_f64() > Some(1e5), "{first}"),
         "offload" => assert_eq!(all.len(), 4 * everybody().len(), "clear and re-encrypted, requests and bytes"),
+        "orchestration" => orchestrates(result),
         "cpu-against-rate" => {
             assert!(result["notes"].to_string().contains("Delay, jitter and loss are made by"), "{}", result["notes"]);
             // A connection, a handshake of two round trips and a request: four times 50 ms, less the jitter.
@@ -93,6 +106,50 @@ fn is_what_it_should_be(name: &str, result: &Value) {
         }
         other => panic!("{other} is not looked at"),
     }
+}
+
+/// Who did what: ending TLS is everybody's, decrypting in tunnels penstock's and Squid's, and passing bytes on penstock's alone.
+fn orchestrates(result: &Value) {
+    let all = cells(result);
+    let who = |case: &str| -> Vec<&str> {
+        let mut names: Vec<&str> =
+            all.iter().filter(|cell| cell["case"] == case).map(|cell| cell["contestant"].as_str().unwrap()).collect();
+        names.sort_unstable();
+        names
+    };
+    let mut decrypt = vec!["penstock-native"];
+    decrypt.extend(is_installed("squid").then_some("squid"));
+    let mut end = [everybody(), decrypt.clone()].concat();
+    end.sort_unstable();
+    end.dedup();
+    for (case, expected) in [
+        ("GET: clear", &end),
+        ("GET: one service", &decrypt),
+        ("GET: three services", &decrypt),
+        ("GET: new names, RSA-2048", &decrypt),
+        ("1 MB: two services", &decrypt),
+        ("GET: passed on", &vec!["penstock-native", "penstock-tcp"]),
+    ] {
+        assert_eq!(who(case), *expected, "{case}");
+    }
+    assert_eq!(all.len(), end.len() + 5 * decrypt.len() + 2, "7 kinds of work");
+    for cell in all {
+        let (case, window) = (cell["case"].as_str().unwrap(), &cell["windows"][0]);
+        let agreed = cell["negotiated"][0].as_str().unwrap();
+        assert!(agreed.starts_with("TLSv1.3 TLS_AES_128_GCM_SHA256"), "{cell}");
+        if case.starts_with("GET") {
+            assert!(window["full_handshakes"].as_u64() >= window["done"].as_u64(), "a full handshake each: {cell}");
+        } else {
+            assert!(window["bytes_a_second"].as_f64() > Some(1e5), "{cell}");
+        }
+    }
+    // What inspects, and is asked as often by both.
+    let configuration = |name: &str| -> &str {
+        let all = result["contestants"].as_array().unwrap();
+        all.iter().find(|one| one["name"] == name).unwrap()["configuration"].as_str().unwrap()
+    };
+    assert!(configuration("penstock-tcp").contains("mode tcp"), "{}", configuration("penstock-tcp"));
+    assert!(result["commands"].to_string().contains("services: taskset"), "{}", result["commands"]);
 }
 
 /// By compare, which has no verdict to give, and by the planner.

@@ -30,6 +30,7 @@ pub(super) fn findings(outcome: &Outcome) -> Vec<String> {
                 cell.contestant == name && cell.case == case && cell.cores == widest && !cell.windows.is_empty()
             })
         };
+        let Some(baseline) = outcome.baseline_at(case) else { continue };
         let Some(base) = cell_of(baseline) else { continue };
         let names = outcome.measured();
         let others: Vec<&Cell> =

@@ -40,6 +40,34 @@ pub enum Origin {
     Clear,
     /// A backend that speaks TLS: every request is encrypted again.
     Encrypted,
+    /// The same, with a certificate for every name it is asked for.
+    Named,
+}
+
+/// The way from the clients through the server under test.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Way {
+    /// Clients connect to it, and their TLS ends there.
+    #[default]
+    Server,
+    /// It is an explicit proxy: clients ask it for tunnels, and it decrypts what is in them.
+    Tunnel {
+        /// How many services it asks about each request and each response.
+        services: usize,
+        /// What the clients ask for.
+        names: Names,
+    },
+    /// It passes the bytes on.
+    Passed,
+}
+
+/// The names that clients ask for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Names {
+    /// All the same.
+    One,
+    /// Each connection one that nobody has asked for before.
+    New,
 }
 
 /// One kind of work, a group of bars.
@@ -57,6 +85,8 @@ pub struct Case {
     pub path: String,
     /// The kind of server behind that answers.
     pub origin: Origin,
+    /// What the server under test does with connections.
+    pub way: Way,
     /// Bytes of the body that is expected.
     pub bytes: u64,
 }
@@ -296,7 +326,58 @@ pub static STUDIES: &[Study] = &[
         note: "TLS 1.2 ECDHE-RSA-AES128-GCM-SHA256 with RSA-2048. A transaction is a new connection, a full handshake and one GET. nginx \
                keeps its connections to the backend servers; the others, by option httpclose, make a new one for each transaction.",
     },
+    Study {
+        name: "orchestration",
+        doc: "transactions and bytes a second that fixed cores decrypt, have inspected by a chain of services, and encrypt again; forging; bypass",
+        procedure: Procedure::Connections,
+        measure: Measure::Rate,
+        cases: orchestration,
+        steps: &[4],
+        across_sockets: false,
+        threads_per_core: 2,
+        client_threads: 16,
+        origin_threads: 16,
+        connections: 64,
+        seconds: 30.0,
+        rounds: 5,
+        note: "TLS 1.3 with AES-128-GCM is what clients offer. A transaction is a new connection, a full handshake and one GET. 'Clear' is a server that ends \
+               TLS; all else, up to 'passed on', is an explicit proxy: clients ask for a tunnel by CONNECT, the proxy validates the server, presents a \
+               certificate that its authority (of the key's kind) has signed, and passes requests and responses each through so many services, \
+               c-icap's echo by ICAP; 1 MB bodies are on kept connections. With 'new names' every connection asks for a name that nobody has asked \
+               for before. 'Passed on' is penstock with a rule on the ClientHello that bypasses decryption and the chain, beside penstock-tcp.",
+    },
 ];
+
+fn orchestration() -> Vec<Case> {
+    let tls = || tls13("TLS_AES_128_GCM_SHA256");
+    let get = |what: &str, key, origin, way| Case {
+        way,
+        ..request(&format!("GET: {what}"), key, tls(), "/data_1KB", origin, 1 << 10)
+    };
+    let bulk = |what: &str, origin, way| Case {
+        mode: Mode::Download,
+        way,
+        ..request(&format!("1 MB: {what}"), Key::Rsa2048, tls(), "/data_1MB", origin, 1 << 20)
+    };
+    let one = |services| Way::Tunnel { services, names: Names::One };
+    let new = Way::Tunnel { services: 0, names: Names::New };
+    let (rsa, encrypted) = (Key::Rsa2048, Origin::Encrypted);
+    vec![
+        get("clear", rsa, Origin::Clear, Way::Server),
+        get("re-encrypted", rsa, encrypted, one(0)),
+        get("one service", rsa, encrypted, one(1)),
+        get("two services", rsa, encrypted, one(2)),
+        get("three services", rsa, encrypted, one(3)),
+        get("new names, RSA-2048", rsa, Origin::Named, new),
+        get("new names, ECDSA P-256", Key::EcdsaP256, Origin::Named, new),
+        bulk("clear", Origin::Clear, Way::Server),
+        bulk("re-encrypted", encrypted, one(0)),
+        bulk("one service", encrypted, one(1)),
+        bulk("two services", encrypted, one(2)),
+        bulk("three services", encrypted, one(3)),
+        get("passed on", rsa, encrypted, Way::Passed),
+    ]
+}
 
 /// The files of the throughput study.
 pub const SIZES: [(&str, u64); 10] = [
@@ -346,7 +427,7 @@ fn handshake(name: &str, key: Key, tls: TlsPlan) -> Case {
 }
 
 fn request(name: &str, key: Key, tls: TlsPlan, path: &str, origin: Origin, bytes: u64) -> Case {
-    Case { name: name.into(), key, tls, mode: Mode::Request, path: path.into(), origin, bytes }
+    Case { name: name.into(), key, tls, mode: Mode::Request, path: path.into(), origin, way: Way::Server, bytes }
 }
 
 #[cfg(test)]

@@ -2,8 +2,9 @@
 //! same service.
 
 use super::{
-    catalogue::{Origin, SIZES},
+    catalogue::{Origin, SIZES, Way},
     contestant::{Contestant, Program},
+    orchestration::{self, Inspection},
 };
 use std::{
     fmt::Write,
@@ -26,6 +27,10 @@ pub struct Service {
     pub origin: Option<(Origin, SocketAddr)>,
     /// Whether connections are kept after a response.
     pub keep_alive: bool,
+    /// What is done with connections.
+    pub way: Way,
+    /// What a proxy that decrypts needs.
+    pub inspection: Option<Inspection>,
 }
 
 impl Service {
@@ -33,26 +38,32 @@ impl Service {
     #[must_use]
     pub fn configuration(&self, contestant: &Contestant, directory: &Path) -> String {
         match contestant.program {
-            Program::Penstock | Program::Haproxy => self.haproxy(&contestant.global),
+            Program::Penstock | Program::Haproxy => self.haproxy(contestant),
+            Program::Squid => orchestration::squid(self, contestant, directory),
             Program::Nginx => self.nginx(directory),
         }
     }
 
-    fn haproxy(&self, global: &[String]) -> String {
-        let threads = self.cpus.len();
-        let cpus: Vec<String> = self.cpus.iter().map(u32::to_string).collect();
-        let mut out = format!("global\n    nbthread {threads}\n    cpu-map auto:1/1-{threads} {}\n", cpus.join(" "));
-        for line in global {
+    fn haproxy(&self, contestant: &Contestant) -> String {
+        let mut out = format!("global\n{}", thread_lines(&self.cpus));
+        for line in &contestant.global {
             // Writing to a String does not fail.
             let _ = writeln!(out, "    {line}");
         }
         let _ = write!(
             out,
             "    maxconn {}\n    tune.ssl.cachesize 0\ndefaults\n    mode http\n    timeout connect 10s\n    timeout client 60s\n    \
-             timeout server 60s\n    option {}\n    backlog 16384\nfrontend tls\n    bind {} ssl crt {} alpn http/1.1 no-tls-tickets\n    \
-             monitor-uri /handshake\n",
+             timeout server 60s\n    option {}\n    backlog 16384\n",
             self.connections + 1000,
-            if self.keep_alive { "http-keep-alive" } else { "httpclose" },
+            // A tunnel is kept in any case: what is in it ends by itself.
+            if self.keep_alive || self.way != Way::Server { "http-keep-alive" } else { "httpclose" },
+        );
+        if self.way != Way::Server {
+            return out + &orchestration::sections(self, &contestant.name);
+        }
+        let _ = write!(
+            out,
+            "frontend tls\n    bind {} ssl crt {} alpn http/1.1 no-tls-tickets\n    monitor-uri /handshake\n",
             self.listen,
             self.certificate.display()
         );
@@ -90,6 +101,12 @@ impl Service {
     }
 }
 
+/// Lines of a `global` section: one pinned thread a processor.
+pub(super) fn thread_lines(cpus: &[u32]) -> String {
+    let list: Vec<String> = cpus.iter().map(u32::to_string).collect();
+    format!("    nbthread {0}\n    cpu-map auto:1/1-{0} {1}\n", cpus.len(), list.join(" "))
+}
+
 /// What nginx's file begins with: one pinned worker a processor, its own directory for everything.
 fn nginx_head(cpus: &[u32], connections: usize, directory: &Path) -> String {
     let places = cpus.iter().max().map_or(1, |most| *most as usize + 1);
@@ -110,7 +127,7 @@ fn nginx_head(cpus: &[u32], connections: usize, directory: &Path) -> String {
     )
 }
 
-/// The backend servers: nginx, in clear text and encrypted, with the files of the studies.
+/// The backend servers: nginx, in clear text and encrypted, with the files of the studies. With `fresh`, they speak TLS 1.3 too, and resume no session.
 #[must_use]
 pub fn origin(
     clear: SocketAddr,
@@ -119,13 +136,15 @@ pub fn origin(
     cpus: &[u32],
     connections: usize,
     directory: &Path,
+    fresh: bool,
 ) -> String {
     let mut out = nginx_head(cpus, connections + 1000, directory);
     let (files, certificate) = (directory.join("files"), certificate.display());
+    let tickets = if fresh { "        ssl_protocols TLSv1.2 TLSv1.3;\n        ssl_session_tickets off;\n" } else { "" };
     let _ = write!(
         out,
         "    server {{\n        listen {clear} reuseport backlog=16384;\n        listen {encrypted} ssl reuseport backlog=16384;\n        \
-         ssl_certificate {certificate};\n        ssl_certificate_key {certificate};\n        root {};\n        etag off;\n        \
+         ssl_certificate {certificate};\n        ssl_certificate_key {certificate};\n{tickets}        root {};\n        etag off;\n        \
          location = /empty {{ return 200 \"\"; }}\n        location = /handshake {{ return 200 \"\"; }}\n    }}\n}}\n",
         files.display()
     );
@@ -159,12 +178,29 @@ mod tests {
             connections: 400,
             origin: Some((Origin::Encrypted, "127.0.0.1:8180".parse().unwrap())),
             keep_alive: false,
+            way: Way::Server,
+            inspection: None,
+        }
+    }
+
+    fn penstock(global: &[&str]) -> Contestant {
+        Contestant {
+            name: "penstock-sw".into(),
+            doc: String::new(),
+            program: Program::Penstock,
+            path: "/bin/true".into(),
+            version: Vec::new(),
+            mode: None,
+            global: global.iter().map(|line| (*line).to_owned()).collect(),
+            environment: Vec::new(),
+            double: false,
+            configuration: String::new(),
         }
     }
 
     #[test]
     fn haproxy_and_penstock_are_pinned_and_close_after_each_response() {
-        let text = service().haproxy(&["tune.crypto.engine sw".into()]);
+        let text = service().haproxy(&penstock(&["tune.crypto.engine sw"]));
         for line in [
             "    nbthread 2\n    cpu-map auto:1/1-2 2 5\n    tune.crypto.engine sw\n    maxconn 1400\n",
             "    option httpclose\n",
@@ -173,7 +209,7 @@ mod tests {
         ] {
             assert!(text.contains(line), "{line} is not in\n{text}");
         }
-        let alone = Service { origin: None, ..service() }.haproxy(&[]);
+        let alone = Service { origin: None, ..service() }.haproxy(&penstock(&[]));
         assert!(!alone.contains("backend"), "{alone}");
     }
 

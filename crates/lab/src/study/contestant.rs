@@ -1,5 +1,6 @@
 //! The contestants: programs, and the modes that each is measured in.
 
+use super::orchestration;
 use penstock_doctor::{Cpu, Host};
 use serde::{Deserialize, Serialize};
 use std::{
@@ -18,6 +19,8 @@ pub enum Program {
     Haproxy,
     /// nginx.
     Nginx,
+    /// Squid.
+    Squid,
 }
 
 /// A row of the table below.
@@ -31,6 +34,8 @@ struct Entry {
     global: &'static [&'static str],
     environment: &'static [(&'static str, &'static str)],
     needs: Needs,
+    /// The only study that it takes part in; none: all.
+    study: Option<&'static str>,
 }
 
 /// What a contestant needs to take part, beside the program.
@@ -45,7 +50,11 @@ enum Needs {
     Device,
     /// HAProxy takes the lines of its `global` section: only it knows which OpenSSL it is linked to, and what that can load.
     Acceptance,
+    /// Squid was built with what ssl-bump needs.
+    Bump,
 }
+
+const ORCHESTRATION: Option<&str> = Some("orchestration");
 
 /// AVX-512 IFMA is bit 21 of EBX of CPUID leaf 7, the low half of the second word of OpenSSL's vector: without it OpenSSL
 /// computes RSA as it did on the processors of the older papers.
@@ -54,23 +63,27 @@ const NO_IFMA: (&str, &str) = ("OPENSSL_ia32cap", ":~0x200000");
 #[rustfmt::skip]
 const TABLE: &[Entry] = &[
     Entry { name: "haproxy", program: Program::Haproxy, mode: None, doc: "HAProxy as it is installed",
-        global: &[], environment: &[], needs: Needs::Nothing },
+        global: &[], environment: &[], needs: Needs::Nothing, study: None },
     Entry { name: "haproxy-no-ifma", program: Program::Haproxy, mode: None, doc: "HAProxy, OpenSSL without AVX-512 IFMA: the baseline of the older papers",
-        global: &[], environment: &[NO_IFMA], needs: Needs::Ifma },
+        global: &[], environment: &[NO_IFMA], needs: Needs::Ifma, study: None },
     Entry { name: "haproxy-qat", program: Program::Haproxy, mode: None, doc: "HAProxy with QAT_Engine, asynchronous",
-        global: &["ssl-engine qatengine algo ALL", "ssl-mode-async"], environment: &[], needs: Needs::Acceptance },
+        global: &["ssl-engine qatengine algo ALL", "ssl-mode-async"], environment: &[], needs: Needs::Acceptance, study: None },
     Entry { name: "haproxy-qatprovider", program: Program::Haproxy, mode: None, doc: "HAProxy with the QAT provider",
-        global: &["ssl-provider qatprovider", "ssl-provider default", "ssl-mode-async"], environment: &[], needs: Needs::Acceptance },
+        global: &["ssl-provider qatprovider", "ssl-provider default", "ssl-mode-async"], environment: &[], needs: Needs::Acceptance, study: None },
     Entry { name: "nginx", program: Program::Nginx, mode: None, doc: "nginx as it is installed",
-        global: &[], environment: &[], needs: Needs::Nothing },
+        global: &[], environment: &[], needs: Needs::Nothing, study: None },
     Entry { name: "penstock-native", program: Program::Penstock, mode: Some("native"), doc: "penstock, each operation by itself",
-        global: &["tune.crypto.engine native"], environment: &[], needs: Needs::Nothing },
+        global: &["tune.crypto.engine native"], environment: &[], needs: Needs::Nothing, study: None },
     Entry { name: "penstock-sw", program: Program::Penstock, mode: Some("sw"), doc: "penstock, eight lanes at a time",
-        global: &["tune.crypto.engine sw"], environment: &[], needs: Needs::Lanes },
+        global: &["tune.crypto.engine sw"], environment: &[], needs: Needs::Lanes, study: None },
     Entry { name: "penstock-hw", program: Program::Penstock, mode: Some("hw"), doc: "penstock, a QuickAssist device",
-        global: &["tune.crypto.engine hw"], environment: &[], needs: Needs::Device },
+        global: &["tune.crypto.engine hw"], environment: &[], needs: Needs::Device, study: None },
     Entry { name: "penstock-hw+sw", program: Program::Penstock, mode: Some("hw+sw"), doc: "penstock, a QuickAssist device and eight lanes",
-        global: &["tune.crypto.engine hw+sw"], environment: &[], needs: Needs::Device },
+        global: &["tune.crypto.engine hw+sw"], environment: &[], needs: Needs::Device, study: None },
+    Entry { name: "penstock-tcp", program: Program::Penstock, mode: None, doc: "penstock in mode tcp, which passes bytes on without a look",
+        global: &[], environment: &[], needs: Needs::Nothing, study: ORCHESTRATION },
+    Entry { name: "squid", program: Program::Squid, mode: None, doc: "Squid as it is installed, with ssl-bump",
+        global: &[], environment: &[], needs: Needs::Bump, study: ORCHESTRATION },
 ];
 
 /// The machine, and where its programs are.
@@ -83,6 +96,8 @@ pub struct Surroundings<'a> {
     pub haproxy: Option<PathBuf>,
     /// nginx's binary, where it is not found by itself.
     pub nginx: Option<PathBuf>,
+    /// Squid's binary, where it is not found by itself.
+    pub squid: Option<PathBuf>,
     /// A directory with libqat, where the system's loader is not to choose: those of a driver, or of the device double.
     pub qat_libraries: Option<PathBuf>,
 }
@@ -103,7 +118,7 @@ pub struct Contestant {
     pub version: Vec<String>,
     /// The planner's mode that its rates stand for.
     pub mode: Option<String>,
-    /// Lines of the configuration's `global` section.
+    /// Lines of the configuration's `global` section, and of Squid's.
     pub global: Vec<String>,
     /// Environment variables that the program is started with, as name and value.
     pub environment: Vec<(String, String)>,
@@ -146,18 +161,24 @@ pub struct Entrants {
     pub absent: Vec<(String, String)>,
 }
 
-/// The contestants of the table, or those of these names.
+/// The contestants of the table that take part in this study, or those of these names.
 ///
 /// # Errors
 /// A name is not in the table.
-pub fn choose(names: &[String], around: &Surroundings) -> Result<Entrants, String> {
+pub fn choose(study: &str, names: &[String], around: &Surroundings) -> Result<Entrants, String> {
     if let Some(unknown) = names.iter().find(|name| !TABLE.iter().any(|entry| entry.name == **name)) {
         let all: Vec<_> = TABLE.iter().map(|entry| entry.name).collect();
         return Err(format!("there is no contestant '{unknown}': {} are", all.join(", ")));
     }
     let (mut present, mut absent) = (Vec::new(), Vec::new());
-    for entry in TABLE.iter().filter(|entry| names.is_empty() || names.iter().any(|name| name == entry.name)) {
-        match enter(entry, around) {
+    for entry in TABLE {
+        let elsewhere = entry.study.filter(|own| *own != study);
+        if !if names.is_empty() { elsewhere.is_none() } else { names.iter().any(|name| name == entry.name) } {
+            continue;
+        }
+        let entered =
+            elsewhere.map_or_else(|| enter(entry, around), |own| Err(format!("it takes part in {own} alone")));
+        match entered {
             Ok(contestant) => present.push(contestant),
             Err(why) => absent.push((entry.name.to_owned(), why)),
         }
@@ -170,16 +191,22 @@ fn enter(entry: &Entry, around: &Surroundings) -> Result<Contestant, String> {
         Program::Penstock => around.penstock.clone(),
         Program::Haproxy => program("haproxy", around.haproxy.as_deref())?,
         Program::Nginx => program("nginx", around.nginx.as_deref())?,
+        Program::Squid => program("squid", around.squid.as_deref())?,
     };
     let mut environment: Vec<(String, String)> =
         entry.environment.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
     if let (Needs::Device, Some(libraries)) = (entry.needs, &around.qat_libraries) {
         environment.push(("LD_LIBRARY_PATH".into(), libraries.display().to_string()));
     }
-    let flag = if entry.program == Program::Nginx { "-V" } else { "-vv" };
+    let flag = match entry.program {
+        Program::Nginx => "-V",
+        Program::Squid => "-v",
+        Program::Penstock | Program::Haproxy => "-vv",
+    };
     let text =
         said_in(&path, &[flag], &environment).ok_or_else(|| format!("{} {flag} does not run", path.display()))?;
     let mut double = false;
+    let mut global: Vec<String> = entry.global.iter().map(|line| (*line).to_owned()).collect();
     match entry.needs {
         Needs::Nothing => {}
         Needs::Ifma if Cpu::of(around.host).has("avx512ifma") => {}
@@ -192,6 +219,7 @@ fn enter(entry: &Entry, around: &Surroundings) -> Result<Contestant, String> {
         }
         Needs::Device => double = device_is_double(&text)?,
         Needs::Acceptance => accepted(&path, entry.global)?,
+        Needs::Bump => global.push(orchestration::helper_line(&text)?),
     }
     // A double's figures are not those of any device: they bear another name wherever they are shown, and stand for no mode of the
     // planner's.
@@ -204,7 +232,7 @@ fn enter(entry: &Entry, around: &Surroundings) -> Result<Contestant, String> {
         path,
         version: text.lines().filter(|line| tells_a_version(line)).map(str::to_owned).collect(),
         mode: entry.mode.filter(|_| !double).map(str::to_owned),
-        global: entry.global.iter().map(|line| (*line).to_owned()).collect(),
+        global,
         environment,
         double,
         configuration: String::new(),
@@ -247,6 +275,8 @@ fn tells_a_version(line: &str) -> bool {
     [
         "haproxy version",
         "nginx version",
+        "squid cache: version",
+        "this binary uses openssl",
         "penstock version",
         "built with gcc",
         "built with clang",
@@ -299,6 +329,7 @@ mod tests {
             penstock: "/bin/true".into(),
             haproxy: Some("/nowhere/haproxy".into()),
             nginx: None,
+            squid: Some("/nowhere/squid".into()),
             qat_libraries: None,
         }
     }
@@ -307,10 +338,11 @@ mod tests {
     fn who_cannot_take_part_is_said_why() {
         let host =
             Host::recorded("== /proc/cpuinfo\nprocessor : 0\nvendor_id : GenuineIntel\nflags : fpu sse2\n").unwrap();
-        let Entrants { present, absent } = choose(&[], &around(&host)).unwrap();
+        let Entrants { present, absent } = choose("orchestration", &[], &around(&host)).unwrap();
         let reason = |name: &str| absent.iter().find(|(absent, _)| absent == name).map(|(_, why)| why.clone()).unwrap();
         assert!(present.iter().any(|one| one.name == "penstock-native"));
         assert_eq!(reason("haproxy"), "/nowhere/haproxy is not a file");
+        assert_eq!(reason("squid"), "/nowhere/squid is not a file");
         assert!(reason("penstock-sw").contains("avx512ifma"), "{}", reason("penstock-sw"));
         assert_eq!(reason("penstock-hw"), "this penstock knows no QuickAssist devices");
     }
@@ -318,8 +350,14 @@ mod tests {
     #[test]
     fn a_name_that_is_not_in_the_table_is_refused() {
         let host = Host::recorded("== /proc/x\n").unwrap();
-        let why = choose(&["envoy".into()], &around(&host)).unwrap_err();
+        let why = choose("handshake", &["envoy".into()], &around(&host)).unwrap_err();
         assert!(why.contains("no contestant 'envoy'") && why.contains("penstock-sw"), "{why}");
+        let Entrants { present, absent } = choose("handshake", &["squid".into()], &around(&host)).unwrap();
+        assert!(present.is_empty());
+        assert_eq!(absent, [("squid".to_owned(), "it takes part in orchestration alone".to_owned())]);
+        let Entrants { present, absent } = choose("handshake", &[], &around(&host)).unwrap();
+        let names = present.iter().map(|one| &one.name).chain(absent.iter().map(|(name, _)| name));
+        assert!(!names.into_iter().any(|name| name == "squid" || name == "penstock-tcp"));
     }
 
     #[test]

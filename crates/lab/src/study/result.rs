@@ -3,6 +3,7 @@
 use super::{
     catalogue::{Measure, Origin},
     contestant::Contestant,
+    orchestration::PASSES_ON,
     place::Placement,
     stacks::Stacks,
 };
@@ -246,11 +247,19 @@ impl Outcome {
         self.contestants.iter().map(|contestant| contestant.name.as_str()).filter(|name| has(name)).collect()
     }
 
-    /// The contestant that the others are compared with: HAProxy where it took part, otherwise the first one.
+    /// The contestant that the others are compared with: HAProxy where it took part, or Squid, otherwise the first one.
     #[must_use]
     pub fn baseline(&self) -> Option<&str> {
-        let measured = self.measured();
-        measured.iter().copied().find(|name| *name == "haproxy").or(measured.first().copied())
+        baseline(&self.measured())
+    }
+
+    /// The same among those who did this kind of work.
+    #[must_use]
+    pub fn baseline_at(&self, case: &str) -> Option<&str> {
+        let did = |name: &&str| {
+            self.cells.iter().any(|cell| cell.contestant == *name && cell.case == case && !cell.windows.is_empty())
+        };
+        baseline(&self.measured().into_iter().filter(did).collect::<Vec<_>>())
     }
 
     /// Cores, in rising order.
@@ -302,6 +311,13 @@ impl Outcome {
     pub fn format() -> u32 {
         FORMAT
     }
+}
+
+/// Squid takes part in one study alone, which is about it.
+fn baseline<'a>(measured: &[&'a str]) -> Option<&'a str> {
+    let known = ["squid", "haproxy", PASSES_ON];
+    let found = known.iter().find_map(|known| measured.iter().find(|name| *name == known));
+    found.or(measured.first()).copied()
 }
 
 /// A result with three windows of each of these: contestant, cores, rate; two thousandths apart.

@@ -2,16 +2,17 @@
 //! machine does falls on all of them. After every cell the result is on disk.
 
 use super::{
-    catalogue::{Case, Origin, Procedure},
+    catalogue::{Case, Origin, Procedure, Way},
     certificate,
     configuration::{self, Service},
     contestant::{self, Entrants, Surroundings, program},
     facts,
     network::Link,
+    orchestration::{self, Inspection},
     perf,
     place::{self, Namespace, Placement, Step},
     result::{Cell, Outcome, Window},
-    server::{Server, free_port},
+    server::{Helper, Server, free_port},
     setup::{Setup, Wish},
     summary,
     window::{Conditions, Load, Measurement},
@@ -27,7 +28,7 @@ use std::{
     io::Write,
     net::{IpAddr, Ipv4Addr, SocketAddr},
     ops::Range,
-    path::Path,
+    path::{Path, PathBuf},
     time::Duration,
 };
 
@@ -63,8 +64,13 @@ pub(super) struct Bench<'a> {
 struct Origins {
     clear: SocketAddr,
     encrypted: SocketAddr,
+    /// The one that has a certificate for every name.
+    named: Option<SocketAddr>,
+    /// The services that inspect.
+    icap: Option<SocketAddr>,
+    certificates: certificate::Origins,
     /// Stopped with the study.
-    _server: Server,
+    _servers: Vec<Server>,
 }
 
 /// Carries out what is wished for, telling how it goes on, until it ends or `stop` says so.
@@ -73,7 +79,7 @@ struct Origins {
 /// A sentence: nothing could be measured at all. What was measured before something failed is in the outcome, which says why
 /// it is partial.
 pub fn run(wish: &Wish, stop: &Stop, tell: &mut dyn FnMut(&str)) -> Result<Outcome, String> {
-    let setup = Setup::new(wish)?;
+    let mut setup = Setup::new(wish)?;
     more_descriptors()?;
     let host = Host::at("/");
     let has_origin = setup.cases.iter().any(|case| case.origin != Origin::None);
@@ -91,15 +97,17 @@ pub fn run(wish: &Wish, stop: &Stop, tell: &mut dyn FnMut(&str)) -> Result<Outco
         has_agents: !wish.agents.is_empty(),
     };
     let (mut placement, mut partial) = place::place(&host, &asked)?;
+    let c_icap = inspectors(wish, &mut setup, &mut partial)?;
     placement.agents = wish.agents.iter().map(ToString::to_string).collect();
     let around = Surroundings {
         host: &host,
         penstock: wish.penstock.clone(),
         haproxy: wish.haproxy.clone(),
         nginx: wish.nginx.clone(),
+        squid: wish.squid.clone(),
         qat_libraries: wish.qat_libraries.clone(),
     };
-    let entrants = contestant::choose(&wish.contestants, &around)?;
+    let entrants = contestant::choose(setup.study.name, &wish.contestants, &around)?;
     let nginx = if has_origin {
         Some(program("nginx", wish.nginx.as_deref()).map_err(|why| format!("{why}: the backend servers are nginx"))?)
     } else {
@@ -149,7 +157,7 @@ pub fn run(wish: &Wish, stop: &Stop, tell: &mut dyn FnMut(&str)) -> Result<Outco
         origin: None,
         perf,
     };
-    let done = bench.all(nginx.as_deref());
+    let done = bench.all(nginx.as_deref(), &wish.penstock, c_icap.as_deref());
     if let Err(why) = done {
         bench.outcome.partial.push(why);
     }
@@ -162,6 +170,23 @@ pub fn run(wish: &Wish, stop: &Stop, tell: &mut dyn FnMut(&str)) -> Result<Outco
         return Err(format!("nothing was measured: {}", outcome.partial.join("; ")));
     }
     Ok(outcome)
+}
+
+/// The program of the services that inspect, where some case needs it. Where it is not there, such cases are left out.
+fn inspectors(wish: &Wish, setup: &mut Setup, partial: &mut Vec<String>) -> Result<Option<PathBuf>, String> {
+    if setup.cases.iter().all(|case| case.way.services() == 0) {
+        return Ok(None);
+    }
+    let missing = match program("c-icap", wish.c_icap.as_deref()) {
+        Ok(found) => return Ok(Some(found)),
+        Err(why) => format!("{why}: nothing is inspected"),
+    };
+    setup.cases.retain(|case| case.way.services() == 0);
+    if setup.cases.is_empty() {
+        return Err(missing);
+    }
+    partial.push(missing);
+    Ok(None)
 }
 
 /// As many descriptors as are allowed, for us and the servers that inherit it: a connection takes one on each side.
@@ -234,15 +259,18 @@ fn begin(
 }
 
 impl Bench<'_> {
-    fn all(&mut self, nginx: Option<&Path>) -> Result<(), String> {
+    fn all(&mut self, nginx: Option<&Path>, penstock: &Path, c_icap: Option<&Path>) -> Result<(), String> {
         if let Some(nginx) = nginx {
-            self.start_origin(nginx)?;
+            self.start_origins(nginx, penstock, c_icap)?;
         }
         let setup = self.setup;
         for step in self.conditions.placement.steps.clone() {
             // Cases that the same servers can serve follow each other.
-            let serving = |case: &Case| (case.key, case.origin, case.mode.keeps());
+            let serving = |case: &Case| (case.key, case.origin, case.mode.keeps(), case.way);
             for cases in setup.cases.chunk_by(|a, b| serving(a) == serving(b)) {
+                if !self.outcome.contestants.iter().any(|one| orchestration::serves(one, cases[0].way)) {
+                    continue;
+                }
                 let field = self.start(&cases[0], &step)?;
                 for case in cases {
                     match setup.study.procedure {
@@ -260,17 +288,40 @@ impl Bench<'_> {
         Ok(())
     }
 
-    fn start_origin(&mut self, nginx: &Path) -> Result<(), String> {
-        let directory = self.directory.path().join("origin");
+    fn start_origins(&mut self, nginx: &Path, penstock: &Path, c_icap: Option<&Path>) -> Result<(), String> {
+        let home = self.directory.path().to_owned();
+        let directory = home.join("origin");
         configuration::write_files(&directory)?;
-        let clear = free_port(self.address, &self.server_side)?;
-        let encrypted = free_port(self.address, &self.server_side)?;
-        let certificate = certificate::file(self.directory.path(), super::catalogue::Key::EcdsaP256)?;
         let cpus = self.conditions.placement.origin.clone();
-        let text = configuration::origin(clear, encrypted, &certificate, &cpus, self.setup.connections, &directory);
-        let server = Server::origin(nginx, &text, clear, &cpus, &directory, &self.server_side)?;
-        self.note_command(&server);
-        self.origin = Some(Origins { clear, encrypted, _server: server });
+        let port = || free_port(self.address, &self.server_side);
+        let (clear, encrypted) = (port()?, port()?);
+        let certificates = certificate::origins(&home)?;
+        let connections = self.setup.connections;
+        // Where TLS to the servers is what is measured, none of it is spared.
+        let fresh = self.setup.cases.iter().any(|case| case.way != Way::Server);
+        let text =
+            configuration::origin(clear, encrypted, &certificates.certificate, &cpus, connections, &directory, fresh);
+        let helper = Helper { name: "origin", program: nginx, before: &["-c"], text };
+        let mut servers = vec![Server::helper(&helper, clear, &cpus, &directory, &self.server_side)?];
+        let mut named = None;
+        if self.setup.cases.iter().any(|case| case.origin == Origin::Named) {
+            let (listen, authority) = (port()?, &certificates.authority);
+            let own = &certificates.certificate;
+            let helper = orchestration::for_every_name(penstock, listen, own, authority, clear, &cpus);
+            servers.push(Server::helper(&helper, listen, &cpus, &home.join("names"), &self.server_side)?);
+            named = Some(listen);
+        }
+        let mut icap = None;
+        if let Some(program) = c_icap {
+            let (listen, directory) = (port()?, home.join("services"));
+            let helper = orchestration::services(program, listen, connections, &directory)?;
+            servers.push(Server::helper(&helper, listen, &cpus, &directory, &self.server_side)?);
+            icap = Some(listen);
+        }
+        for server in &servers {
+            self.note_command(server);
+        }
+        self.origin = Some(Origins { clear, encrypted, named, icap, certificates, _servers: servers });
         Ok(())
     }
 
@@ -288,9 +339,21 @@ impl Bench<'_> {
             Origin::None => None,
             Origin::Clear => Some((Origin::Clear, origins.clear)),
             Origin::Encrypted => Some((Origin::Encrypted, origins.encrypted)),
+            Origin::Named => Some((Origin::Named, origins.named?)),
         });
+        let inspection = match &self.origin {
+            Some(origins) if case.way != Way::Server => Some(Inspection {
+                authority: certificate::authority(self.directory.path(), case.key)?,
+                roots: origins.certificates.roots.clone(),
+                icap: origins.icap,
+            }),
+            _ => None,
+        };
         let mut servers = Vec::new();
         for at in 0..self.outcome.contestants.len() {
+            if !orchestration::serves(&self.outcome.contestants[at], case.way) {
+                continue;
+            }
             let service = Service {
                 listen: free_port(self.address, &self.server_side)?,
                 certificate: certificate.clone(),
@@ -298,6 +361,8 @@ impl Bench<'_> {
                 connections: self.setup.connections,
                 origin,
                 keep_alive: case.mode.keeps(),
+                way: case.way,
+                inspection: inspection.clone(),
             };
             let contestant = &mut self.outcome.contestants[at];
             match Server::start(contestant, &service, self.directory.path(), &self.server_side) {

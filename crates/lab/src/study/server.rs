@@ -1,8 +1,10 @@
 //! Servers that a study starts, and stops whatever happens.
 
 use super::{
+    catalogue::Way,
     configuration::Service,
     contestant::{Contestant, Program, file_name},
+    orchestration,
     place::{Namespace, inside},
 };
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
@@ -22,15 +24,29 @@ const FAREWELL: Duration = Duration::from_secs(5);
 /// Lines of a server's log that are shown when it ends at once.
 const LOG_LINES: usize = 6;
 
+/// A server that is not a contestant: what is behind them.
+pub struct Helper<'a> {
+    /// The name under which it is shown.
+    pub name: &'static str,
+    /// The program.
+    pub program: &'a Path,
+    /// What stands before the name of its configuration.
+    pub before: &'static [&'static str],
+    /// The configuration.
+    pub text: String,
+}
+
 /// A process of ours. Dropping it stops it.
 #[derive(Debug)]
 pub struct Server {
-    /// The contestant's name, or `origin` for the backend servers.
+    /// The contestant's name, or that of a [`Helper`].
     pub name: String,
     /// The address on which the process listens.
     pub address: SocketAddr,
     /// What was run, as one would type it.
     pub command: String,
+    /// Where the tunnels lead that its clients ask it for; none: it is no proxy.
+    pub leads_to: Option<SocketAddr>,
     child: Child,
     log: PathBuf,
 }
@@ -50,40 +66,57 @@ impl Server {
         let cannot = |e: std::io::Error| format!("{}: {e}", directory.display());
         std::fs::create_dir_all(&directory).map_err(cannot)?;
         let text = service.configuration(contestant, &directory);
-        let file = directory.join(if contestant.program == Program::Nginx { "nginx.conf" } else { "haproxy.cfg" });
+        let file = directory.join(match contestant.program {
+            Program::Penstock | Program::Haproxy => "haproxy.cfg",
+            Program::Nginx => "nginx.conf",
+            Program::Squid => "squid.conf",
+        });
         std::fs::write(&file, &text).map_err(cannot)?;
         contestant.configuration = public(&text, directory.parent());
+        if contestant.program == Program::Squid {
+            orchestration::prepare_squid(contestant, &directory)?;
+        }
+        // What Squid calls its shared memory.
+        let name = format!("penstock{}x{}", std::process::id(), service.listen.port());
+        let one = service.cpus.len() == 1;
         let file = file.display().to_string();
         let arguments: Vec<&str> = match contestant.program {
             Program::Penstock | Program::Haproxy => vec!["-db", "-f", &file],
             Program::Nginx => vec!["-c", &file],
+            Program::Squid => vec![if one { "-N" } else { "--foreground" }, "-n", &name, "-f", &file],
         };
         let mut command = Command::new(&contestant.path);
         command.args(&arguments).envs(contestant.environment.iter().map(|(k, v)| (k, v)));
         let environment: String = contestant.environment.iter().map(|(k, v)| format!("{k}={v} ")).collect();
         let shown = format!("{environment}{} {}", contestant.program_name(), arguments.join(" "));
         let shown = public(&shown, directory.parent());
-        Server::spawn(&contestant.name, command, shown, service.listen, &service.cpus, &directory, namespace)
+        let mut server =
+            Server::spawn(&contestant.name, command, shown, service.listen, &service.cpus, &directory, namespace)?;
+        if let Way::Tunnel { .. } = service.way {
+            server.leads_to = service.origin.map(|(_, address)| address);
+        }
+        Ok(server)
     }
 
-    /// Starts nginx with this configuration.
+    /// Starts what is not a contestant.
     ///
     /// # Errors
     /// If its files cannot be written, or it does not start or does not listen in time, with its last output.
-    pub fn origin(
-        nginx: &Path,
-        text: &str,
+    pub fn helper(
+        helper: &Helper,
         listen: SocketAddr,
         cpus: &[u32],
         directory: &Path,
         namespace: &Namespace,
     ) -> Result<Server, String> {
-        let file = directory.join("nginx.conf");
-        std::fs::write(&file, text).map_err(|e| format!("{}: {e}", file.display()))?;
-        let mut command = Command::new(nginx);
-        command.arg("-c").arg(&file);
-        let shown = public(&format!("{} -c {}", file_name(nginx), file.display()), directory.parent());
-        Server::spawn("origin", command, shown, listen, cpus, directory, namespace)
+        let file = directory.join("configuration");
+        let written = std::fs::create_dir_all(directory).and_then(|()| std::fs::write(&file, &helper.text));
+        written.map_err(|e| format!("{}: {e}", file.display()))?;
+        let mut command = Command::new(helper.program);
+        command.args(helper.before).arg(&file);
+        let words = format!("{} {} {}", file_name(helper.program), helper.before.join(" "), file.display());
+        let shown = public(&words, directory.parent());
+        Server::spawn(helper.name, command, shown, listen, cpus, directory, namespace)
     }
 
     fn spawn(
@@ -102,7 +135,7 @@ impl Server {
         // A group of its own: the terminal's Ctrl-C is for us, who stop it in our own order.
         command.current_dir(directory).stdin(Stdio::null()).stdout(out).stderr(err).process_group(0);
         let child = inside(cpus, namespace, || command.spawn()).and_then(|spawned| spawned).map_err(cannot)?;
-        let mut server = Server { name: name.into(), address, command: shown, child, log };
+        let mut server = Server { name: name.into(), address, command: shown, leads_to: None, child, log };
         let taskset: Vec<String> = cpus.iter().map(u32::to_string).collect();
         server.command = format!("taskset -c {} {}", taskset.join(","), server.command);
         server.wait_listening(namespace)?;

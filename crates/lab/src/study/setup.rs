@@ -55,6 +55,10 @@ pub struct Wish {
     pub haproxy: Option<PathBuf>,
     /// nginx's binary, where it is not found by itself.
     pub nginx: Option<PathBuf>,
+    /// Squid's binary, where it is not found by itself.
+    pub squid: Option<PathBuf>,
+    /// c-icap's binary, where it is not found by itself.
+    pub c_icap: Option<PathBuf>,
     /// The directory of libqat, for penstock's modes with a device.
     pub qat_libraries: Option<PathBuf>,
 }

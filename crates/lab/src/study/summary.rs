@@ -97,7 +97,7 @@ fn modes(outcome: &Outcome) -> BTreeMap<String, Rates> {
 /// Cells beside that of the baseline: same work, same cores, same offer.
 #[must_use]
 pub fn against_baseline(outcome: &Outcome, cell: &Cell, of: impl Fn(&Window) -> f64) -> Option<Ratio> {
-    let baseline = outcome.baseline()?;
+    let baseline = outcome.baseline_at(&cell.case)?;
     if cell.contestant == baseline {
         return None;
     }

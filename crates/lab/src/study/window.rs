@@ -60,15 +60,18 @@ pub(super) struct Conditions<'a> {
 impl Conditions<'_> {
     /// The plan of a load.
     pub(super) fn plan(&self, server: &Server, case: &Case, load: Load) -> LoadPlan {
-        let target = Target {
-            scheme: Scheme::Https,
-            host: server.address.ip().to_string(),
-            port: server.address.port(),
-            path: case.path.clone(),
-        };
+        let to = server.leads_to.unwrap_or(server.address);
+        let (host, port) = (to.ip().to_string(), to.port());
+        let target = Target { scheme: Scheme::Https, host, port, path: case.path.clone() };
+        let name = case.way.name();
         let mut tls = case.tls.clone();
-        tls.server_name = Some("localhost".into());
+        tls.server_name = Some(name.into());
+        let proxy = server.leads_to.map(|_| server.address);
+        // Squid compares the field with the server's certificate, and with where the tunnel leads.
+        let headers = proxy.map(|_| ("Host".to_owned(), format!("{name}:{port}"))).into_iter().collect();
         LoadPlan {
+            proxy,
+            headers,
             mode: case.mode,
             arrivals: load.offered.map_or(Arrivals::Closed, Arrivals::Open),
             connections: load.connections.max(self.agents.len()),
@@ -146,7 +149,7 @@ impl Conditions<'_> {
             server_cores: cost.cores(),
             full_handshakes: report.totals.full_handshakes,
             resumed_handshakes: report.totals.resumed_handshakes,
-            failed: report.failed(),
+            failed: report.failed() + unsuccessful(report),
             latency: report.latency.total.clone(),
             client_busy: report.client.busiest_thread,
             client_us: report.client.cpu_us_per_unit,
@@ -156,8 +159,18 @@ impl Conditions<'_> {
         };
         let own = doubts(&window, step, load, report.client.bottleneck);
         window.doubts.extend(own);
+        let unsuccessful = unsuccessful(report);
+        if unsuccessful > 0 {
+            let says = format!("{unsuccessful} responses were not those that were asked for, by their status");
+            window.doubts.push(Doubt { kind: "statuses".into(), says });
+        }
         window
     }
+}
+
+/// Responses that say that something is wrong: they are cheaper than what was asked for.
+fn unsuccessful(report: &LoadReport) -> u64 {
+    report.statuses.iter().filter(|(class, _)| *class != "2xx").map(|(_, n)| n).sum()
 }
 
 fn doubts(window: &Window, step: &Step, load: Load, client_is_bottleneck: bool) -> Vec<Doubt> {

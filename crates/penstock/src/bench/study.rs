@@ -50,6 +50,12 @@ pub fn options() -> Vec<Opt> {
         value("--penstock", "FILE", "penstock's program [this one]"),
         value("--haproxy", "FILE", "HAProxy's program [the one that is installed]"),
         value("--nginx", "FILE", "nginx's program [the one that is installed]"),
+        value("--squid", "FILE", "orchestration: Squid's program [the one that is installed]"),
+        value(
+            "--c-icap",
+            "FILE",
+            "orchestration: c-icap's program, the services that inspect [the one that is installed]",
+        ),
         value(
             "--qat-libraries",
             "DIR",
@@ -185,6 +191,8 @@ fn wish(arguments: &Arguments) -> Result<Wish, String> {
         penstock: file("--penstock").unwrap_or(own),
         haproxy: file("--haproxy"),
         nginx: file("--nginx"),
+        squid: file("--squid"),
+        c_icap: file("--c-icap"),
         qat_libraries: file("--qat-libraries"),
     })
 }
