@@ -7,7 +7,7 @@ use crate::{
     model::{Account, CrtStore, ExternalProgram, Resolvers, User, Userlist},
     proxy::{HttpErrors, errorfile},
     sections::Section,
-    span::{Span, Spanned},
+    span::{Line, Span, Spanned},
     surroundings::Surroundings,
 };
 use std::{net::SocketAddr, path::PathBuf};
@@ -190,6 +190,18 @@ pub(crate) static CRT_STORE: Table<CrtStore> = Table::new(
         }),
         Keyword::<CrtStore>::new("load", SOME, "Loads a certificate from its parts", |s, a| {
             let line = a.rest();
+            let named = |line: &Line, key: &str| {
+                let at = line.words.iter().position(|word| word.text == key)?;
+                line.words.get(at + 1).map(|word| word.text.clone())
+            };
+            let name = |line: &Line| named(line, "alias").or_else(|| named(line, "crt"));
+            if let Some(again) =
+                name(&line).filter(|again| s.loads.iter().any(|load| name(load).as_ref() == Some(again)))
+            {
+                a.error(format!("this store loads '{again}' already"))
+                    .hint("give it another alias, or remove the line");
+                return Err(Reported);
+            }
             s.loads.push(line);
             Ok(())
         }),

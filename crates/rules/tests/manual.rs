@@ -9,18 +9,13 @@ mod proof;
 use penstock_rules::{ACTIONS, Kind, conv, criteria, fetch, log, manual};
 use std::{collections::BTreeSet, path::Path, process::Command};
 
-/// The lines of HAProxy's configuration manual, if it is installed, and of the branch that haproxy is to be.
+/// The lines of the configuration manual of HAProxy 3.0, which is unpacked with it.
 fn haproxys_manual() -> Option<Vec<String>> {
-    reference::haproxy()?;
-    const PATH: &str = "/usr/share/doc/haproxy/configuration.txt.gz";
-    let output = Command::new("gzip").arg("-dc").arg(PATH).output().ok().filter(|output| output.status.success());
-    match output {
-        Some(output) => Some(String::from_utf8_lossy(&output.stdout).lines().map(str::to_owned).collect()),
-        None => {
-            eprintln!("SKIPPED: {PATH} is not installed (package haproxy-doc)");
-            None
-        }
-    }
+    let program = reference::haproxy_30()?;
+    let path = program.parent()?.join("../share/doc/haproxy/configuration.txt.gz");
+    let output = Command::new("gzip").arg("-dc").arg(&path).output().expect("gzip runs");
+    assert!(output.status.success(), "{}: {}", path.display(), String::from_utf8_lossy(&output.stderr));
+    Some(String::from_utf8_lossy(&output.stdout).lines().map(str::to_owned).collect())
 }
 
 /// The lines from the heading that begins with `from`, underlined, to the one that begins with `to`.
@@ -41,7 +36,9 @@ fn keywords(lines: &[String]) -> BTreeSet<String> {
         let name = &line[..line.len() - rest.len()];
         let described = rest.is_empty() || rest.starts_with('(') || rest.trim_start().starts_with(':');
         // Prose begins at the first column too; its words stand in sentences, or are these.
-        let prose = ["converters", "support", "bitwise", "which", "performed", "set-cookie"].contains(&name);
+        let prose =
+            ["converters", "support", "bitwise", "which", "performed", "set-cookie", "map_match", "map_match_output"]
+                .contains(&name);
         (name.starts_with(|c: char| c.is_ascii_lowercase() || c.is_ascii_digit())
             && described
             && !prose
@@ -86,30 +83,38 @@ fn every_alias_of_log_formats_is_known() {
 #[test]
 fn every_action_of_the_manual_is_known_where_it_may_stand() {
     let Some(lines) = haproxys_manual() else { return };
+    // The columns of the manual's table.
+    const COLUMNS: [Kind; 7] = [
+        Kind::TcpConnection,
+        Kind::TcpSession,
+        Kind::TcpContent,
+        Kind::TcpResponse,
+        Kind::HttpRequest,
+        Kind::HttpResponse,
+        Kind::HttpAfterResponse,
+    ];
     let mut found = 0;
-    for kind in Kind::ALL {
-        for line in &lines {
-            let Some(rest) = line.strip_prefix(kind.name()).and_then(|rest| rest.strip_prefix(' ')) else { continue };
-            let word = rest.split([' ', '(']).next().unwrap_or_default();
-            if word.is_empty() || !word.starts_with(|c: char| c.is_ascii_lowercase()) || word.ends_with([',', '.']) {
-                continue;
-            }
-            // `track-sc0` and its like stand for one action; so does the general description of all.
-            let word = if word.starts_with("track-sc") { "track-sc" } else { word };
-            if ["rule", "rules", "is", "ruleset", "content"].contains(&word) {
-                continue;
-            }
+    for line in section(&lines, "4.3. Actions keywords matrix", "4.4. Alphabetically") {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let Some((name, marks)) = words.split_first().filter(|(_, rest)| rest.len() >= COLUMNS.len()) else { continue };
+        let marks = &marks[marks.len() - COLUMNS.len()..];
+        if !marks.iter().all(|mark| matches!(*mark, "X" | "-")) {
+            continue;
+        }
+        // `track-sc0` and its like stand for one action.
+        let name = if name.starts_with("track-sc") { "track-sc" } else { name };
+        for (kind, _) in COLUMNS.iter().zip(marks).filter(|(_, mark)| **mark == "X") {
             found += 1;
-            let known = ACTIONS.iter().any(|spec| spec.name == word && spec.allowed_in(*kind));
-            assert!(known, "{} {word}: {line}", kind.name());
+            let known = ACTIONS.iter().any(|spec| spec.name == name && spec.allowed_in(*kind));
+            assert!(known, "{} {name}: {line}", kind.name());
         }
     }
-    assert!(found > 120, "only {found} found: the manual is laid out in another way");
+    assert!(found > 150, "only {found} found: the manual is laid out in another way");
 }
 
 #[test]
 fn what_haproxy_lists_of_itself_is_known() {
-    let Some(haproxy) = reference::haproxy() else { return };
+    let Some(haproxy) = reference::haproxy_30() else { return };
     let Ok(output) = Command::new(haproxy).args(["-dKall", "-q", "-c", "-f", "/dev/null"]).output() else {
         eprintln!("SKIPPED: haproxy is not installed");
         return;

@@ -91,6 +91,12 @@ pub const ACTIONS: &[ActionSpec] = &[
         b.header(|name, value| Action::AddHeader { name, value })
     }),
     row("allow", HTTP, "", "Ends the list; the message goes on.", |_| Some(Action::Accept)),
+    refused(
+        "attach-srv",
+        SES,
+        "Keeps a client's connection to send a server's requests through.",
+        "servers are connected to, they do not connect",
+    ),
     row("auth", REQ, "[realm <realm>]", "Answers 401 and asks for a login.", |b| b.auth()),
     row("bypass", HELLO, "<backend>", "Passes the connection on without decrypting it.", |b| b.detour(Detour::Bypass)),
     row("cache-store", RES, "<name>", "Keeps the response in the cache.", |b| b.cache(Action::CacheStore)),

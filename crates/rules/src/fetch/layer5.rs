@@ -132,13 +132,18 @@ pub(super) const TABLE: &[FetchSpec] = &[
     one("ssl_bc_curve", &[], Str, SERVER, "The group of the key exchange with the server.", |ctx, _| {
         text(server_tls(ctx)?.group.ok_or(Missing::Absent)?)
     }),
+    refused("ssl_bc_client_early_traffic_secret", Str, "A secret of the session.", SECRET),
+    refused("ssl_bc_client_handshake_traffic_secret", Str, "A secret of the session.", SECRET),
     refused("ssl_bc_client_random", Bin, "Our random bytes towards the server.", RANDOM),
+    refused("ssl_bc_client_traffic_secret_0", Str, "A secret of the session.", SECRET),
+    refused("ssl_bc_early_exporter_secret", Str, "A secret of the session.", SECRET),
     one("ssl_bc_err", &[], Int, SERVER, "Number of the handshake's error with the server.", |ctx, _| {
         int(server_error(ctx)?.0)
     }),
     one("ssl_bc_err_str", &[], Str, SERVER, "The handshake's error with the server, in words.", |ctx, _| {
         reason(server_error(ctx)?)
     }),
+    refused("ssl_bc_exporter_secret", Str, "A secret of the session.", SECRET),
     one("ssl_bc_is_resumed", &[], Bool, SERVER, "Whether the session with the server was resumed.", |ctx, _| {
         Ok(Value::Bool(server_tls(ctx)?.resumed))
     }),
@@ -146,7 +151,9 @@ pub(super) const TABLE: &[FetchSpec] = &[
     one("ssl_bc_protocol", &[], Str, SERVER, "The version of TLS spoken with the server.", |ctx, _| {
         text(server_tls(ctx)?.version)
     }),
+    refused("ssl_bc_server_handshake_traffic_secret", Str, "A secret of the session.", SECRET),
     refused("ssl_bc_server_random", Bin, "The server's random bytes.", RANDOM),
+    refused("ssl_bc_server_traffic_secret_0", Str, "A secret of the session.", SECRET),
     one("ssl_bc_session_id", &[], Bin, SERVER, "Identifier of the session with the server.", |ctx, _| {
         session_id(server_tls(ctx)?)
     }),
@@ -167,6 +174,12 @@ pub(super) const TABLE: &[FetchSpec] = &[
     one("ssl_c_err", &[], Int, CLIENT, "Error of the client's certificate itself.", |ctx, _| {
         int(client_tls(ctx)?.leaf_err)
     }),
+    refused(
+        "ssl_c_r_dn",
+        Str,
+        "Name of the root of the client's chain.",
+        "which authority ended the chain is not kept",
+    ),
     one(
         "ssl_c_used",
         &[],

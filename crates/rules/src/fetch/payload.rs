@@ -31,12 +31,14 @@ const RESPONSE: Places = Places::IN_RESPONSE;
 const SPAN: &[ArgSpec] = &[arg("offset", Number), arg("length", Number)];
 const LV: &[ArgSpec] = &[arg("offset1", Number), arg("length", Number), opt("offset2", Text)];
 const NAME: &[ArgSpec] = &[opt("name", Text)];
+const INTERNAL: &str = "it shows what HAProxy's own code has inside";
 const DISTCC: &str = "the distcc protocol is not supported; use req.payload";
 
 pub(super) const TABLE: &[FetchSpec] = &[
     one("bs.aborted", &[], Bool, SERVER, "Whether the server has reset the stream.", |ctx, _| {
         Ok(Value::Bool(ctx.txn.server_stream.reset.is_some()))
     }),
+    refused("bs.debug_str", Str, "The state of the server's stream.", INTERNAL),
     one("bs.id", &[], Int, FROM_REQUEST, "Number of the stream on the server's connection.", |ctx, _| {
         ctx.server_conn.ok_or(Missing::Absent)?;
         int(ctx.txn.server_stream.id as i64)
@@ -50,6 +52,7 @@ pub(super) const TABLE: &[FetchSpec] = &[
         in_exchange(ctx)?;
         Ok(Value::Bool(ctx.txn.client_stream.reset.is_some()))
     }),
+    refused("fs.debug_str", Str, "The state of the client's stream.", INTERNAL),
     one("fs.id", &[], Int, FROM_REQUEST, "Number of the stream on the client's connection.", |ctx, _| {
         in_exchange(ctx)?;
         int(ctx.txn.client_stream.id as i64)

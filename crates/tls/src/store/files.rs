@@ -44,7 +44,7 @@ pub struct Load<'c> {
     /// The certificate's file as written, by which lines may refer to it.
     pub crt: &'c str,
     pub alias: Option<&'c str>,
-    path: PathBuf,
+    pub path: PathBuf,
     parts: Parts,
     pub span: Span,
 }
@@ -70,9 +70,15 @@ pub fn loads(store: &CrtStore) -> impl Iterator<Item = Load<'_>> {
     })
 }
 
-/// The files that a `crt-store` has for a name; `None` for a plain path.
+/// The files that a `crt-store` has for a name; `None` for a path that none loads. What a store without a name loads, without an alias, is
+/// also known by its path alone.
 fn stored(stores: &[CrtStore], path: &Path) -> Option<Result<(PathBuf, Parts), String>> {
-    let text = path.to_str()?.strip_prefix('@')?;
+    let text = path.to_str()?;
+    let Some(text) = text.strip_prefix('@') else {
+        let mut unnamed = stores.iter().filter(|store| store.name.is_empty()).flat_map(loads);
+        let found = unnamed.find(|load| load.alias.is_none() && (load.crt == text || load.path == path));
+        return found.map(|load| Ok((load.path, load.parts)));
+    };
     let (store_name, wanted) = text.split_once('/')?;
     let Some(store) = stores.iter().find(|store| store.name == store_name) else {
         return Some(Err(format!("there is no crt-store '{store_name}'")));

@@ -153,7 +153,10 @@ pub fn check_stores(config: &Config, store: &Store, loader: &dyn Loader, diagnos
         folders: Folders::default(),
     };
     for (crt_store, load) in config.crt_stores.iter().flat_map(|store| loads(store).map(move |load| (store, load))) {
-        let name = format!("@{}/{}", crt_store.name, load.alias.unwrap_or(load.crt));
+        let name = match load.alias {
+            None if crt_store.name.is_empty() => load.path.display().to_string(),
+            name => format!("@{}/{}", crt_store.name, name.unwrap_or(load.crt)),
+        };
         let _ = builder.certificate(&name, Path::new(&name), load.span);
     }
     for tls in config.proxies.iter().flat_map(|proxy| &proxy.binds).filter_map(|bind| bind.idle_tls.as_ref()) {
