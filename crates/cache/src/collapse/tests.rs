@@ -309,7 +309,7 @@ fn without_room_nobody_waits() {
 /// A request that has asked the server.
 enum Asking {
     Fetch(Fetch),
-    Storing(Storing),
+    Storing(Box<Storing>),
 }
 
 /// Requests come, servers answer in every way, clients leave, targets change and time passes, at random. After each of these nobody waits without
@@ -351,7 +351,7 @@ fn whatever_happens_nobody_waits_for_nothing() {
                             match cache.store(&query, &response(vary), Framing::Chunked, at(ms).unix_s) {
                                 Some(mut storing) => {
                                     storing.carry(fetch);
-                                    asking.push((query, Asking::Storing(storing)));
+                                    asking.push((query, Asking::Storing(Box::new(storing))));
                                 }
                                 None => fetch.refuse(at(ms).unix_s),
                             }
@@ -390,7 +390,9 @@ fn whatever_happens_nobody_waits_for_nothing() {
                         let storing = cache.store(&client.query, &response(""), Framing::Chunked, at(ms).unix_s);
                         match (storing, rng.bool()) {
                             (Some(storing), true) => storing.complete(None),
-                            (Some(storing), false) => asking.push((client.query.clone(), Asking::Storing(storing))),
+                            (Some(storing), false) => {
+                                asking.push((client.query.clone(), Asking::Storing(Box::new(storing))))
+                            }
                             (None, _) => {}
                         }
                     }
