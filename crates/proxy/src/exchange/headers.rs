@@ -17,7 +17,8 @@ pub(crate) fn to_server(conn: &Conn<'_>, x: &mut Exchange, backend: &Proxy, serv
         Version::Http2 => Version::Http11,
         version => version,
     };
-    let close = frontend.options.connection != ConnectionMode::KeepAlive
+    // `option httpclose` of a frontend is about its clients.
+    let close = frontend.options.connection == ConnectionMode::ServerClose
         || backend.options.connection != ConnectionMode::KeepAlive
         || conn.worker.draining.get();
     // What the client said has been taken out: a `close` is a rule's.

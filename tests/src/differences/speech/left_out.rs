@@ -40,6 +40,7 @@ pub const UNSTEADY_FETCHES: &[(&str, &str)] = &[
     ("req.body_size", "what has come of a chunked body by then is a matter of packets"),
     ("cur_server_timeout", "HAProxy says 0 until a server is connected, where its manual says be_server_timeout"),
     ("cur_tunnel_timeout", "HAProxy says 0 until a server is connected, where its manual says be_tunnel_timeout"),
+    ("quic_enabled", "Debian's HAProxy 3.0 is built with QUIC"),
     ("ssl_fc_engine", "there is no such fetch in HAProxy"),
 ];
 
