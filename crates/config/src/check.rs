@@ -136,7 +136,7 @@ fn unlogged(config: &Config, proxy: &Proxy, diagnostics: &mut Diagnostics) {
     let has_address = !proxy.logs.is_empty() || (proxy.log_global && !config.global.logs.is_empty());
     let format = [&proxy.log_format, &proxy.log_format_sd].into_iter().flatten().next();
     let has_format = format.is_some() || proxy.options.log != LogFormat::default();
-    if proxy.kind.has_frontend() && has_format && !has_address {
+    if proxy.kind.has_frontend() && proxy.service.is_none() && has_format && !has_address {
         let at = format.map_or(proxy.span, |word| word.span);
         let (kind, name) = (proxy.kind.name(), &proxy.name);
         diagnostics
@@ -180,11 +180,22 @@ pub(crate) fn references(config: &Config, diagnostics: &mut Diagnostics) {
     }
 }
 
-/// Checks that the services of chains exist.
+/// Checks that the services of chains exist, and that those which listen share their names with no frontend.
 fn chains(config: &Config, diagnostics: &mut Diagnostics) {
     let services = || config.proxies.iter().filter(|proxy| proxy.service.is_some()).map(|proxy| proxy.name.as_str());
     for step in config.service_chains.iter().flat_map(|chain| &chain.steps) {
         named("service", &step.service, services(), diagnostics);
+    }
+    for service in config.proxies.iter().filter(|proxy| proxy.service.is_some() && proxy.kind.has_frontend()) {
+        let is_other = |proxy: &&Proxy| proxy.kind.has_frontend() && proxy.service.is_none();
+        if let Some(other) = config.proxies.iter().filter(is_other).find(|proxy| proxy.name == service.name) {
+            diagnostics.error(service.span, format!("the name '{}' is already used by a frontend", service.name)).hint(
+                format!(
+                    "that is at line {}; this service has 'bind' lines, and is a frontend as well",
+                    other.span.line
+                ),
+            );
+        }
     }
 }
 

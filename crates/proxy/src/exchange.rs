@@ -22,9 +22,9 @@ pub(crate) mod headers;
 pub(crate) mod invalid;
 pub(crate) mod live;
 mod redirect;
-mod resend;
+pub(crate) mod resend;
 pub(crate) mod respond;
-mod retry;
+pub(crate) mod retry;
 pub(crate) mod service;
 pub(crate) mod state;
 mod stored;
@@ -68,10 +68,14 @@ pub(crate) async fn run(live: &mut Live<'_, '_>) {
         live.x.log.srv_conn = live.x.server.as_ref().map_or(0, |server| server.served());
         retry::shut_down(live, Shutdown::Operator).await;
     }
+    inspect::passage::settle(live.conn, live.x);
     finish::run(live);
 }
 
 async fn served(live: &mut Live<'_, '_>) {
+    if inspect::returned::is_expected(live) {
+        return Box::pin(inspect::returned::serve(live)).await;
+    }
     match route::request(live).await {
         Route::Backend(_) if tunnel::missing(live.conn, live.x).is_some() => Box::pin(tunnel::refuse(live)).await,
         Route::Backend(backend) => {

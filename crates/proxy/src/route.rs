@@ -14,6 +14,7 @@ use crate::{
         respond, service,
         state::{Exchange, ms_between},
     },
+    inspect::passage,
     rules::{
         after_response,
         context::{self, Judged, Readable},
@@ -277,10 +278,14 @@ fn choose(conn: &mut Conn<'_>, x: &mut Exchange, stage: Readable) -> Option<Prox
 pub(crate) async fn response(live: &mut Live<'_, '_>, ahead: &mut Ahead<'_>) -> bool {
     let worker = live.worker;
     let shared = &worker.shared;
-    // A stored response has no connection, and agents are told of one all the same, as by HAProxy.
-    spoe::connected(live).await;
-    spoe::http(live, SpoeEvent::TcpResponse, Readable::Response).await;
-    if let Some(backend) = live.x.backend {
+    // Behind a device it is a response to that; rules see what that makes of it, unless it is a page that was made here.
+    let is_seen = live.x.passage.back.is_none() && !passage::is_page(live.x);
+    if is_seen {
+        // A stored response has no connection, and agents are told of one all the same, as by HAProxy.
+        spoe::connected(live).await;
+        spoe::http(live, SpoeEvent::TcpResponse, Readable::Response).await;
+    }
+    if let Some(backend) = live.x.backend.filter(|_| is_seen) {
         let list = &shared.program.of(backend).tcp_response;
         // Without an inspection delay, these rules decide before there is a response.
         let seen = shared.config.proxies[backend].tcp_response_inspect_delay.is_some();
@@ -289,29 +294,32 @@ pub(crate) async fn response(live: &mut Live<'_, '_>, ahead: &mut Ahead<'_>) -> 
         }
     }
     let rules = shared.program.of(live.conn.frontend);
-    if !rules.response_captures.is_empty() {
+    if is_seen && !rules.response_captures.is_empty() {
         rules.capture_response(&live.x.response.fields, &mut live.x.txn);
     }
     let times = &live.x.times;
     live.x.log.Tr = times.connected.zip(times.answered).map_or(-1, |(from, to)| ms_between(from, to));
+    passage::measure(live.x);
     live.x.txn.response_version = Some(live.x.response.version());
     live.x.txn.status = Some(live.x.response.status());
     if shared.program.reads_responses {
         buffered_body::look_ahead(live.conn, live.x, ahead).await;
     }
-    spoe::http(live, SpoeEvent::HttpResponse, Readable::Response).await;
-    for proxy in
-        live.x.backend.into_iter().chain((live.x.backend != Some(live.conn.frontend)).then_some(live.conn.frontend))
-    {
+    if is_seen {
+        spoe::http(live, SpoeEvent::HttpResponse, Readable::Response).await;
+    }
+    let frontend = (live.x.backend != Some(live.conn.frontend)).then_some(live.conn.frontend);
+    for proxy in live.x.backend.into_iter().chain(frontend).filter(|_| is_seen) {
         let list = &shared.program.of(proxy).http_response;
         if !list.is_empty() && evaluate::response(live, list, true, ahead).await == Judged::Over {
             return false;
         }
     }
-    if let Some(capture) = &shared.config.proxies[live.conn.frontend].capture_cookie {
+    if let Some(capture) = shared.config.proxies[live.conn.frontend].capture_cookie.as_ref().filter(|_| is_seen) {
         live.x.txn.response_cookie = headers::captured_set_cookie(&live.x.response.fields, capture);
     }
-    if let Some(server) = live.x.server.clone() {
+    // Behind a device it was remembered there.
+    if let Some(server) = live.x.server.clone().filter(|_| live.x.passage.out.is_none()) {
         persistence::remember(live.conn, live.x, &server, Readable::Response);
     }
     if !after_response::run(live.conn, live.x) {

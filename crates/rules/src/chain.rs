@@ -33,6 +33,8 @@ pub struct ChainLink {
     pub on_response: bool,
     /// Whether the service gets a copy, and inspects nothing.
     pub is_tap: bool,
+    /// Whether it is a device that the request passes through, on its way to the rest of the chain.
+    pub is_inline: bool,
 }
 
 impl Compiler<'_> {
@@ -102,9 +104,13 @@ fn compile_step(step: &ChainStep, linker: &mut Linker<'_>, diagnostics: &mut Dia
                     span,
                     format!("this condition looks at the response, but '{}' inspects requests", step.service.text),
                 )
-                .hint("add 'respmod PATH' to the service, or use what is known of the request");
+                .hint(match mode_of(config, step) {
+                    Some(ServiceMode::Http) => "use what is known of the request",
+                    _ => "add 'respmod PATH' to the service, or use what is known of the request",
+                });
             return None;
         }
     }
-    Some(ChainLink { service, condition, on_response, is_tap })
+    let is_inline = mode_of(config, step) == Some(ServiceMode::Http);
+    Some(ChainLink { service, condition, on_response, is_tap, is_inline })
 }

@@ -245,6 +245,31 @@ impl Txn {
         *self = kept;
     }
 
+    /// The state in which a request comes back from a device, the step `bit` of its chain. What is about the client's connection
+    /// and the response stays with the exchange that sent it there.
+    pub fn behind(&self, bit: usize) -> Txn {
+        Txn {
+            vars: self.vars.clone(),
+            req_vars: self.req_vars.clone(),
+            tracking: self.tracking.clone(),
+            request_captures: self.request_captures.clone(),
+            unique_id: self.unique_id.clone(),
+            log_level: Some(LogLevel::Silent),
+            dst: self.dst,
+            src: self.src,
+            priority_class: self.priority_class,
+            priority_offset_ms: self.priority_offset_ms,
+            timeout_server_ms: self.timeout_server_ms,
+            server_packets: self.server_packets,
+            no_retry: self.no_retry,
+            lenient: self.lenient,
+            inspection: self.inspection.as_ref().map(|inspection| Box::new(inspection.behind(bit))),
+            client_stream: self.client_stream,
+            last_rule: self.last_rule,
+            ..Txn::default()
+        }
+    }
+
     /// The client's address: as changed by rules for the request, else for its session, else that of its connection.
     pub fn source(&self, conn: &ConnFacts) -> Option<SocketAddr> {
         self.src.or(conn.source())

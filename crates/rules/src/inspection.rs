@@ -11,6 +11,8 @@ pub struct Inspection {
     pub name: Arc<str>,
     /// The steps whose condition held for the request: a bit for each.
     pub due: u64,
+    /// The steps of this exchange: those before a device that it sends its request to, or behind one that it comes from.
+    pub within: u64,
     /// What each service decided: `av.request=unmodified:3,av.response=blocked:7`.
     pub verdicts: String,
     /// The threat that a service named.
@@ -20,7 +22,20 @@ pub struct Inspection {
 impl Inspection {
     /// The inspection of a message that has not begun.
     pub fn by(chain: usize, name: Arc<str>) -> Inspection {
-        Inspection { chain, name, due: 0, verdicts: String::new(), threat: None }
+        Inspection { chain, name, due: 0, within: u64::MAX, verdicts: String::new(), threat: None }
+    }
+    /// The inspection of the same message behind a device, the step `bit`.
+    pub fn behind(&self, bit: usize) -> Inspection {
+        let within = self.within & u64::MAX.checked_shl(bit as u32 + 1).unwrap_or(0);
+        Inspection { within, verdicts: String::new(), threat: None, ..self.clone() }
+    }
+    /// Adds what was said about it behind a device.
+    pub fn join(&mut self, verdicts: &str, threat: Option<Vec<u8>>) {
+        if !(self.verdicts.is_empty() || verdicts.is_empty()) {
+            self.verdicts.push(',');
+        }
+        self.verdicts.push_str(verdicts);
+        self.threat = threat.or(self.threat.take());
     }
     /// Records what a service decided, and how long that took.
     pub fn note(&mut self, service: &str, of_response: bool, verdict: &str, ms: u64) {

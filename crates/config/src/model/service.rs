@@ -16,8 +16,8 @@ pub struct Service {
     pub on_failure: Fate,
     /// The most bytes of a body that are kept for the service, and of an answer's body.
     pub max_body: u64,
-    /// What becomes of a message whose body is longer.
-    pub too_long: Fate,
+    /// What becomes of a message whose body is longer, if `max-body` says so; [`Fate::Deny`] otherwise.
+    pub too_long: Option<Fate>,
     /// The status of a response that says that a message was denied.
     pub deny_status: u16,
     /// `tap`: where a copy of the traffic goes.
@@ -63,7 +63,7 @@ impl Default for Service {
             respmod: None,
             on_failure: Fate::Deny,
             max_body: 1 << 20,
-            too_long: Fate::Deny,
+            too_long: None,
             deny_status: 503,
             tap: None,
             tap_buffer: 4 << 20,
@@ -77,6 +77,8 @@ impl Default for Service {
 pub enum ServiceMode {
     /// ICAP (RFC 3507).
     Icap,
+    /// A device that requests pass through, over HTTP: it forwards them to the service's own `bind` lines.
+    Http,
     /// A copy of the traffic, as packets.
     Tap,
 }

@@ -4,7 +4,7 @@ use super::draft::Draft;
 use crate::{
     args::{Args, Parsed, Reported},
     keyword::{Keyword, ONE, Places, between},
-    model::{CheckKind, Fate, Mode, Proxy, Service, ServiceMode, TapTarget},
+    model::{CheckKind, Fate, LogFormat, Mode, Proxy, ProxyKind, Service, ServiceMode, TapTarget},
     span::{Line, Span, Spanned, Word},
     surroundings::Surroundings,
 };
@@ -35,7 +35,7 @@ pub(super) const KEYWORDS: &[Entry] = &[
         "Longest body kept for the service, and what becomes of longer ones",
         |d, a| {
             let size = a.size("a size", 1..=1 << 40)?;
-            let fate = if a.peek().is_some() { fate(a)? } else { Fate::Deny };
+            let fate = if a.peek().is_some() { Some(fate(a)?) } else { None };
             let service = of(d);
             (service.max_body, service.too_long) = (size, fate);
             Ok(())
@@ -60,6 +60,11 @@ const OF_TAPS: &[&str] = &["tap", "tap-buffer", "tap-port"];
 /// The other words that a tap may have.
 const ALSO_OF_TAPS: &[&str] = &["mode", "description", "id"];
 
+/// The words of a service in mode http alone: where requests come back, and how long they may take.
+const OF_HTTP: &[&str] = &["bind", "timeout client", "timeout http-request", "timeout http-keep-alive"];
+/// The words of a service in mode icap alone.
+const OF_ICAP: &[&str] = &["reqmod", "respmod"];
+
 /// The words that services have in common with backends.
 const SHARED: &[&str] = &[
     "mode",
@@ -83,7 +88,7 @@ const SHARED: &[&str] = &[
 
 /// Whether a `service` section may have this keyword.
 pub(super) fn has(keyword: &Keyword<Draft>) -> bool {
-    keyword.places.has(Places::SERVICE) || SHARED.contains(&keyword.name)
+    keyword.places.has(Places::SERVICE) || SHARED.contains(&keyword.name) || OF_HTTP.contains(&keyword.name)
 }
 
 fn of(draft: &mut Draft) -> &mut Service {
@@ -106,11 +111,11 @@ fn path(draft: &mut Draft, args: &mut Args<'_>, field: fn(&mut Service) -> &mut 
 
 /// `mode` of a service.
 pub(super) fn mode(draft: &mut Draft, args: &mut Args<'_>) -> Parsed {
-    if let Some(word) = args.peek().filter(|word| matches!(word.text.as_str(), "http" | "tcp" | "spop")) {
+    if let Some(word) = args.peek().filter(|word| matches!(word.text.as_str(), "tcp" | "spop")) {
         let message = format!("services in mode '{}' are not supported", word.text);
-        return args.wrong(word, message, "expected 'icap' or 'tap'");
+        return args.wrong(word, message, "expected 'icap', 'http' or 'tap'");
     }
-    let modes = [("icap", ServiceMode::Icap), ("tap", ServiceMode::Tap)];
+    let modes = [("icap", ServiceMode::Icap), ("http", ServiceMode::Http), ("tap", ServiceMode::Tap)];
     of(draft).mode = Some(args.choice("the mode of a service", &modes)?);
     Ok(())
 }
@@ -197,7 +202,7 @@ fn station(args: &mut Args<'_>) -> Parsed<[u8; 6]> {
 
 /// Begins a service with what the defaults say of timeouts and servers; the rest of them is about proxies.
 pub(crate) fn begin(name: String, base: Option<&Draft>, span: Span) -> Draft {
-    let mut draft = Draft::new(name, crate::model::ProxyKind::Backend, Places::SERVICE, span);
+    let mut draft = Draft::new(name, ProxyKind::Backend, Places::SERVICE, span);
     if let Some(base) = base {
         draft.proxy.timeouts = base.proxy.timeouts.clone();
         draft.proxy.balance = base.proxy.balance.clone();
@@ -217,7 +222,8 @@ pub(crate) fn finish(draft: &mut Draft, around: &mut Surroundings) -> Parsed {
     let mode = service.mode;
     let fits = |name: &str| match mode {
         None => true,
-        Some(ServiceMode::Icap) => !OF_TAPS.contains(&name),
+        Some(ServiceMode::Icap) => !OF_TAPS.contains(&name) && !OF_HTTP.contains(&name),
+        Some(ServiceMode::Http) => !OF_TAPS.contains(&name) && !OF_ICAP.contains(&name),
         Some(ServiceMode::Tap) => OF_TAPS.contains(&name) || ALSO_OF_TAPS.contains(&name),
     };
     let mut misplaced: Vec<_> = draft.seen.iter().filter(|(name, _)| !fits(name)).collect();
@@ -227,6 +233,9 @@ pub(crate) fn finish(draft: &mut Draft, around: &mut Surroundings) -> Parsed {
             Some(ServiceMode::Tap) => {
                 ("tap", "a tap copies traffic and answers nothing: it has 'tap', 'tap-buffer' and 'tap-port'")
             }
+            Some(ServiceMode::Http) if OF_ICAP.contains(name) => ("http", "write it into a service in mode icap"),
+            Some(ServiceMode::Http) => ("http", "write it into a service in mode tap"),
+            _ if OF_HTTP.contains(name) => ("icap", "write it into a service in mode http"),
             _ => ("icap", "write it into a service in mode tap"),
         };
         around.diagnostics.error(**span, format!("'{name}' has no effect in a service in mode {mode}")).hint(hint);
@@ -240,13 +249,46 @@ pub(crate) fn finish(draft: &mut Draft, around: &mut Surroundings) -> Parsed {
         Err(Reported)
     };
     if service.mode.is_none() {
-        return missing(around, "mode", "add 'mode icap' or 'mode tap'");
+        return missing(around, "mode", "add 'mode icap', 'mode http' or 'mode tap'");
     }
     if service.mode == Some(ServiceMode::Tap) {
         if service.tap.is_none() {
             return missing(around, "'tap'", "add for instance 'tap file /var/lib/penstock/copy.pcapng'");
         }
         proxy.mode = Mode::Tcp;
+        return Ok(());
+    }
+    if service.mode == Some(ServiceMode::Http) {
+        if proxy.servers.is_empty() {
+            return missing(around, "server", "add the device, for instance 'server waf1 127.0.0.1:8081 check'");
+        }
+        if proxy.binds.is_empty() {
+            let hint = "add the address to which the device forwards requests, for instance 'bind 127.0.0.1:8082'";
+            return missing(around, "'bind'", hint);
+        }
+        if let Some(span) = draft.seen.get("max-body") {
+            if service.on_failure == Fate::Deny {
+                around
+                    .diagnostics
+                    .error(*span, "'max-body' has no effect in a service in mode http without 'on-failure bypass'")
+                    .hint("bodies are kept only for requests that can go on without the device");
+                return Err(Reported);
+            }
+            if service.too_long.is_some() {
+                around
+                    .diagnostics
+                    .error(*span, "'max-body' of a service in mode http does not decide about longer bodies")
+                    .hint("they pass the device as well, and are denied if it fails: write the size alone");
+                return Err(Reported);
+            }
+        }
+        // It is both: servers that are asked, and a listener for what they send on.
+        proxy.kind = ProxyKind::Listen;
+        proxy.mode = Mode::Http;
+        proxy.options.log = LogFormat::Http;
+        // Only requests that are refused are logged here, and no connections without one.
+        proxy.options.dontlognull = true;
+        suspend_what_fails(proxy);
         return Ok(());
     }
     let Some(path) = service.reqmod.as_ref().or(service.respmod.as_ref()) else {
@@ -263,18 +305,22 @@ pub(crate) fn finish(draft: &mut Draft, around: &mut Surroundings) -> Parsed {
     // A check asks for what every service has to answer.
     proxy.check = CheckKind::Tcp;
     proxy.tcp_check = check(proxy, path);
+    suspend_what_fails(proxy);
+    Ok(())
+}
+
+/// Has servers that are checked suspended once they fail, until their check succeeds.
+fn suspend_what_fails(proxy: &mut Proxy) {
     for server in &mut proxy.servers {
         let settings = &server.settings;
         if settings.check.enabled && settings.observe.is_none() {
             let server = Arc::make_mut(server);
             let settings = &mut server.settings;
-            // What fails is suspended until its check succeeds.
             settings.observe = Some("layer7".to_owned());
             settings.on_error.get_or_insert_with(|| "mark-down".to_owned());
             settings.error_limit = settings.error_limit.min(ERROR_LIMIT);
         }
     }
-    Ok(())
 }
 
 /// Failures in a row after which a server is suspended.

@@ -12,7 +12,7 @@ use std::{
 };
 
 /// Serves connections for ever, each on a thread of its own; returns the port.
-fn serve(work: impl Fn(TcpStream) + Send + Sync + 'static) -> u16 {
+pub fn serve(work: impl Fn(TcpStream) + Send + Sync + 'static) -> u16 {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let port = listener.local_addr().unwrap().port();
     let work = Arc::new(work);
@@ -26,7 +26,7 @@ fn serve(work: impl Fn(TcpStream) + Send + Sync + 'static) -> u16 {
 }
 
 /// The lines of a head, without their ends; `None` at the end of the connection.
-fn head(reader: &mut impl BufRead) -> Option<Vec<String>> {
+pub fn head(reader: &mut impl BufRead) -> Option<Vec<String>> {
     let mut lines = Vec::new();
     loop {
         let mut line = String::new();
@@ -40,7 +40,7 @@ fn head(reader: &mut impl BufRead) -> Option<Vec<String>> {
     }
 }
 
-fn field<'a>(lines: &'a [String], name: &str) -> Option<&'a str> {
+pub fn field<'a>(lines: &'a [String], name: &str) -> Option<&'a str> {
     lines.iter().find_map(|line| {
         let (found, value) = line.split_once(':')?;
         found.eq_ignore_ascii_case(name).then(|| value.trim())
@@ -48,7 +48,7 @@ fn field<'a>(lines: &'a [String], name: &str) -> Option<&'a str> {
 }
 
 /// Chunks up to the last; the line of that one.
-fn chunks(reader: &mut impl BufRead, body: &mut Vec<u8>) -> Option<String> {
+pub fn chunks(reader: &mut impl BufRead, body: &mut Vec<u8>) -> Option<String> {
     loop {
         let mut line = String::new();
         reader.read_line(&mut line).ok()?;
@@ -87,6 +87,21 @@ pub fn origin() -> u16 {
             let told =
                 format!("HTTP/1.1 200 OK\r\nCache-Control: max-age=60\r\nContent-Length: {}\r\n\r\n", body.len());
             if stream.write_all(&[told.as_bytes(), &body].concat()).is_err() {
+                return;
+            }
+        }
+    })
+}
+
+/// A server that sends back the head of the request that it got.
+pub fn telling_origin() -> u16 {
+    serve(|stream| {
+        let mut reader = BufReader::new(stream.try_clone().unwrap());
+        let mut stream = stream;
+        while let Some(lines) = head(&mut reader) {
+            let body = lines.join("\n");
+            let told = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{body}", body.len());
+            if stream.write_all(told.as_bytes()).is_err() {
                 return;
             }
         }

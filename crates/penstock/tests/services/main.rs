@@ -3,6 +3,8 @@
 #[path = "../common/mod.rs"]
 mod common;
 mod fake;
+mod inline;
+mod nginx;
 mod real;
 
 use common::{
@@ -39,6 +41,10 @@ impl Front {
     /// Starts with these sections, a frontend that chooses the chain of the path's first part, and this server behind. What
     /// follows `@frontend` in the sections is for the frontend.
     fn start(name: &str, sections: &str, chains: &[&str], origin: u16) -> Front {
+        Front::start_with(name, 1, "", sections, chains, origin)
+    }
+    /// The same, with so many workers and with these lines in the global section.
+    fn start_with(name: &str, workers: u32, global: &str, sections: &str, chains: &[&str], origin: u16) -> Front {
         let place = Place::new(name);
         let log = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         log.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
@@ -49,7 +55,7 @@ impl Front {
             .collect();
         let (sections, more) = sections.split_once("@frontend\n").unwrap_or((sections, ""));
         let text = format!(
-            "global\n  nbthread 1\n  log 127.0.0.1:{to} local0\ndefaults\n  mode http\n  timeout client 5s\n  timeout server 5s\n  \
+            "global\n  nbthread {workers}\n  log 127.0.0.1:{to} local0\n{global}defaults\n  mode http\n  timeout client 5s\n  timeout server 5s\n  \
              timeout connect 2s\n  log global\n  option dontlognull\n{sections}\nfrontend web\n  bind 127.0.0.1:{http1}\n  bind 127.0.0.1:{http2} proto h2\n{more}  \
              log-format \"%ST %ts chain=%[inspection_chain] said=%[inspection_verdicts] threat=%[inspection_threat] to=%s\"\n{rules}  \
              default_backend origin\nbackend origin\n  server o 127.0.0.1:{origin}\n"
@@ -322,6 +328,32 @@ fn what_cannot_work_is_refused_at_start() {
         ("service av\n  mode icap\n  server s 127.0.0.1:1344\n", 1, "service 'av' has no 'reqmod' or 'respmod'"),
         ("service av\n  reqmod /av\n  server s 127.0.0.1:1344\n", 1, "service 'av' has no mode"),
         ("service av\n  mode spop\n", 2, "services in mode 'spop' are not supported"),
+        ("service av\n  mode http\n  server s 127.0.0.1:1344\n", 1, "service 'av' has no 'bind'"),
+        ("service av\n  mode http\n  bind 127.0.0.1:1\n", 1, "service 'av' has no server"),
+        ("service av\n  mode http\n  reqmod /av\n", 3, "'reqmod' has no effect in a service in mode http"),
+        ("service av\n  mode http\n  tap fifo /f\n", 3, "'tap' has no effect in a service in mode http"),
+        ("service av\n  mode icap\n  reqmod /av\n  bind :1\n", 4, "'bind' has no effect in a service in mode icap"),
+        (
+            "service av\n  mode http\n  bind 127.0.0.1:1\n  server s 127.0.0.1:2\n  max-body 1m\n",
+            5,
+            "'max-body' has no effect in a service in mode http without 'on-failure bypass'",
+        ),
+        (
+            "service av\n  mode http\n  bind 127.0.0.1:1\n  server s 127.0.0.1:2\n  on-failure bypass\n  max-body 1m deny\n",
+            6,
+            "'max-body' of a service in mode http does not decide about longer bodies",
+        ),
+        (
+            "service av\n  mode http\n  bind 127.0.0.1:1\n  server s 127.0.0.1:2\nfrontend av\n  bind 127.0.0.1:3\n",
+            1,
+            "the name 'av' is already used by a frontend",
+        ),
+        (
+            "service av\n  mode http\n  bind 127.0.0.1:1\n  server s 127.0.0.1:2\nservice-chain c\n  inspect av\n\
+             frontend f\n  bind :3\n  tcp-request content service-chain c\n",
+            9,
+            "the service 'av' of this chain inspects messages of HTTP",
+        ),
         ("service av\n  mode icap\n  reqmod av\n", 3, "'av' is not the path of a service"),
         ("service av\n  mode icap\n  on-failure ignore\n", 3, "'ignore' is not what becomes of the message"),
         ("service av\n  mode icap\n  on-failure deny status 200\n", 3, "200"),

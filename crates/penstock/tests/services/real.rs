@@ -13,7 +13,7 @@ use std::{
 };
 
 /// A process that is killed at the end.
-struct Daemon(Child);
+pub struct Daemon(Child);
 
 impl Drop for Daemon {
     fn drop(&mut self) {
@@ -22,7 +22,7 @@ impl Drop for Daemon {
     }
 }
 
-fn daemon(place: &Place, program: &str, arguments: &[&str]) -> Daemon {
+pub fn daemon(place: &Place, program: &str, arguments: &[&str]) -> Daemon {
     let said = || std::fs::File::create(place.0.join(program)).unwrap();
     let mut command = Command::new(program);
     command.args(arguments).stdin(Stdio::null()).stdout(said()).stderr(said());

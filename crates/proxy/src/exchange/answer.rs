@@ -16,7 +16,7 @@ use super::{
 };
 use crate::{
     exchange::live::Live,
-    inspect::{self, taps},
+    inspect::{self, passage, taps},
     route::{self, cookie},
     server::Server,
     tap::Copying,
@@ -72,6 +72,7 @@ pub(super) async fn answer(live: &mut Live<'_, '_>, response: Answer<'_>) -> Res
     let reads_on = !request.done && live.client.reads_on();
     let last = by_rule || headers::closes(live.conn) || !(request.done || reads_on);
     taps::copy_response(live, framing);
+    passage::report(live.x, false);
     live.client.respond(&mut live.x.response, framing, last && framing != Framing::Tunnel);
     live.x.responded = true;
     live.x.txn.status = Some(live.x.response.status());

@@ -22,7 +22,7 @@ use crate::{
         server_side::Http2Server,
         websocket,
     },
-    inspect::taps,
+    inspect::{passage, taps},
     log::debug,
     observe::{
         counters::InUse,
@@ -58,7 +58,7 @@ use std::{
 /// Makes one attempt at one server: a connection, the request, the response.
 ///
 /// `repeated` says that attempts have failed before it, `again` that the request may be sent once more if the server has not touched it.
-pub(super) async fn attempt(
+pub(crate) async fn attempt(
     live: &mut Live<'_, '_>,
     slot: &Slot,
     proxy: &Proxy,
@@ -234,7 +234,9 @@ pub(super) async fn forward(
     let worker = live.worker;
     let buffers = &worker.buffers;
     worker.pulse().enter(Stage::Forward);
-    spoe::connected(live).await;
+    if live.x.passage.back.is_none() {
+        spoe::connected(live).await;
+    }
     let mut patience = Patience::new(live.conn, live.x, proxy);
     let mut request = Flow::new();
     request.throttle(Throttle::of(&live.x.txn, false, worker));
@@ -302,11 +304,28 @@ pub(super) async fn forward(
     cells.requests.inc();
     cells.response(live.x.response.status());
     live.x.txn.server_status = Some(live.x.response.status());
-    finish::track_status(live.conn, live.x, live.x.response.status());
     live.conn.own.heed(&live.x.response);
-    let seen =
-        if matches!(live.x.response.status(), 500 | 502..=504 | 506..) { Seen::WrongStatus } else { Seen::Response };
+    let goes_on = passage::answered(live);
+    let seen = match live.x.response.status() {
+        // What a device passes on is no fault of its own.
+        _ if live.x.passage.out.is_some() => {
+            if goes_on {
+                Seen::Response
+            } else {
+                Seen::WrongStatus
+            }
+        }
+        500 | 502..=504 | 506.. => Seen::WrongStatus,
+        _ => Seen::Response,
+    };
     worker.shared.backends.observe(server.at, seen, now.into_std());
+    if !goes_on {
+        cells.response_errors.inc();
+        worker.counters().backend(server.at.proxy).response_errors.inc();
+        request.give_back(buffers);
+        return Err(Ended::Retry(Reason::Status));
+    }
+    finish::track_status(live.conn, live.x, live.x.response.status());
     if live.x.may_retry
         && is_repeatable(live.client, live.x, &request)
         && retries_on_status(proxy, live.x.response.status())
@@ -375,6 +394,8 @@ pub(super) async fn head_failed(
     let backend = worker.counters().backend(server.at.proxy);
     let repeatable = is_repeatable(live.client, live.x, request);
     let proxy = live.proxy();
+    // What becomes of the request then is the service's to say.
+    let is_at_device = live.x.passage.out.is_some();
     match failed {
         // The server is not to blame: otherwise a client could have it taken for down (`observe layer7`).
         Head::ServerFault(Fault::Unsayable) => {
@@ -394,10 +415,12 @@ pub(super) async fn head_failed(
                     (Reason::Empty, Termination(By::Server, During::Headers))
                 }
             };
-            let retried = repeatable
-                && retries_on(proxy, reason)
-                && (reason != Reason::Empty || upstream.answered() < Answered::Head);
-            if reason == Reason::Empty && !retried && live.conn.requests > 0 && live.conn.facts.http_major == 1 {
+            let retried = is_at_device
+                || repeatable
+                    && retries_on(proxy, reason)
+                    && (reason != Reason::Empty || upstream.answered() < Answered::Head);
+            let is_silent = live.conn.requests > 0 && live.conn.facts.http_major == 1 && live.x.passage.back.is_none();
+            if reason == Reason::Empty && !retried && is_silent {
                 respond::close_silently(live);
                 return Ended::Over;
             }
@@ -416,7 +439,7 @@ pub(super) async fn head_failed(
             backend.response_errors.inc();
             worker.shared.backends.observe(server.at, Seen::ResponseTimeout, worker.clock.now().into_std());
             live.x.log.termination = Termination(By::ServerTimeout, During::Headers);
-            if repeatable && retries_on(proxy, Reason::Timeout) {
+            if is_at_device || repeatable && retries_on(proxy, Reason::Timeout) {
                 return Ended::Retry(Reason::Timeout);
             }
             respond::error(live, 504).await;

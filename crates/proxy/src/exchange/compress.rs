@@ -27,15 +27,20 @@ fn settings<'a>(conn: &'a Conn<'_>, x: &Exchange) -> Option<CompressionSettings<
     CompressionSettings::of(of(conn.frontend), x.backend.and_then(of))
 }
 
-/// Chooses the algorithm for the response, and compresses the request if that is configured. Called once, after the rules
-/// for requests.
-pub(crate) fn choose(live: &mut Live<'_, '_>) {
+/// Chooses the algorithm for the response. Called once, after the rules for requests.
+pub(crate) fn choose_response(live: &mut Live<'_, '_>) {
+    let worker = live.worker;
+    let Some(settings) = settings(live.conn, live.x) else { return };
+    live.x.compressed.response = settings.choose_response(&mut live.x.request, |it| worker.encoders.have_place(it));
+    live.x.txn.compression = live.x.compressed.response.map(CompressionAlgorithm::name);
+}
+
+/// Compresses the request if that is configured. Called once, before it is sent to its server.
+pub(crate) fn encode_request(live: &mut Live<'_, '_>) {
     let worker = live.worker;
     let Some(settings) = settings(live.conn, live.x) else { return };
     let framing = live.x.request_framing(live.client);
     let may = settings.request_algorithm().filter(|_| may_compress_request(settings, &live.x.request, framing));
-    live.x.compressed.response = settings.choose_response(&mut live.x.request, |it| worker.encoders.have_place(it));
-    live.x.txn.compression = live.x.compressed.response.map(CompressionAlgorithm::name);
     let compressing = &worker.shared.compressing;
     let Some(algorithm) = may.filter(|_| compressing.may_begin(worker.now_ms())) else { return };
     let Some(encoder) = worker.encoders.take(algorithm) else { return };

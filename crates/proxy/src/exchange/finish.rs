@@ -119,6 +119,10 @@ fn tracked<'a>(conn: &'a Conn<'_>, x: &'a Exchange) -> [&'a Tracking; 2] {
 
 /// Counts a status in the tracked entries if `http-err-codes` has it as an error, or `http-fail-codes` as a failure.
 pub(crate) fn track_status(conn: &Conn<'_>, x: &Exchange, status: u16) {
+    // The exchange before the device counts what it makes of the response.
+    if x.passage.back.is_some() {
+        return;
+    }
     let (now, global) = (conn.worker.now_ms(), &conn.worker.shared.config.global);
     for tracking in tracked(conn, x).into_iter().filter(|tracking| !tracking.is_empty()) {
         if global.is_http_error(status) {
@@ -186,7 +190,7 @@ fn count(conn: &Conn<'_>, x: &Exchange) {
         }
         frontend.response(status);
     }
-    let Some(backend) = x.backend else {
+    let Some(backend) = x.counted_backend() else {
         // The bytes of what a `listen` section answers itself are counted on both of its sides.
         if http && x.times.complete.is_some() && conn.proxy().kind.has_backend() {
             let cells = counters.backend(conn.frontend);
@@ -197,17 +201,21 @@ fn count(conn: &Conn<'_>, x: &Exchange) {
     };
     let total = ms(x.log.Ta).unwrap_or(0);
     let cells = counters.backend(backend);
-    let queue_us = ms(x.log.Tw).unwrap_or(0) * 1000;
-    let response = x.times.connected.zip(x.times.answered).filter(|_| x.log.Tr >= 0);
+    // The log shows where a request went behind a device, and the counters what was here.
+    let out = x.passage.out.as_ref();
+    let server = out.map(|out| &out.server).or(x.server.as_ref());
+    let [queued, connected, answered] = out.and_then(|out| out.waited).unwrap_or([x.log.Tw, x.log.Tc, x.log.Tr]);
+    let queue_us = ms(queued).unwrap_or(0) * 1000;
+    let response = x.times.connected.zip(x.times.answered).filter(|_| answered >= 0);
     let response_us = response.map(|(from, to)| to.saturating_duration_since(from).as_micros() as u64);
-    if x.server.is_some() {
+    if server.is_some() {
         frontend.latency(queue_us, response_us);
     }
-    for cells in [Some(cells), x.server.as_ref().map(|server| conn.worker.cells(server))].into_iter().flatten() {
+    for cells in [Some(cells), server.map(|server| conn.worker.cells(server))].into_iter().flatten() {
         cells.bytes_in.add(x.log.bytes_uploaded);
         cells.bytes_out.add(x.log.bytes_read);
-        if x.server.is_some() {
-            cells.times(ms(x.log.Tw), ms(x.log.Tc), ms(x.log.Tr), total);
+        if server.is_some() {
+            cells.times(ms(queued), ms(connected), ms(answered), total);
             cells.latency(queue_us, response_us);
         }
     }

@@ -7,7 +7,7 @@ use penstock_config::model::Proxy;
 use penstock_http::Framing;
 
 /// The result of forwarding that did not complete.
-pub(super) enum Ended {
+pub(crate) enum Ended {
     /// Nothing was received and only the head was sent: the request may be sent again.
     Retry(Reason),
     /// The exchange is over, and is logged as such.

@@ -10,6 +10,7 @@ use crate::{
     connection::{Conn, taken_in_time},
     exchange::live::Live,
     http1::body::{VERSION, weight},
+    inspect::passage,
     rules::{
         after_response,
         context::{self, Readable},
@@ -245,6 +246,7 @@ pub(crate) async fn send(live: &mut Live<'_, '_>, body: &[u8], last: bool, statu
     live.x.log.bytes_read += body.len() as u64;
     let last = last || said || crate::exchange::headers::closes(live.conn);
     live.client.skip_body();
+    passage::report(live.x, true);
     live.client.respond(&mut live.x.response, framing, last);
     live.x.responded = true;
     if !pour(live, body, true).await {

@@ -23,7 +23,7 @@ use std::{
 };
 
 /// Finds a server and forwards the request, as many times as `retries` allows.
-pub(super) async fn to_backend(live: &mut Live<'_, '_>, backend: ProxyId) {
+pub(crate) async fn to_backend(live: &mut Live<'_, '_>, backend: ProxyId) {
     let worker = live.worker;
     let shared = &worker.shared;
     let Some(pool) = shared.backends.get(backend) else {
@@ -43,7 +43,10 @@ pub(super) async fn to_backend(live: &mut Live<'_, '_>, backend: ProxyId) {
     if want.persistent.is_none() && want.hash.is_none() {
         want.persistent = persistence::last_server(live.conn, pool, proxy);
     }
-    compress::choose(live);
+    if live.x.passage.back.is_none() {
+        compress::choose_response(live);
+    }
+    compress::encode_request(live);
     let mut attempts = Attempts::new(&want, persistence.forced);
     let mut again = true;
     loop {
@@ -111,7 +114,7 @@ pub(super) async fn to_backend(live: &mut Live<'_, '_>, backend: ProxyId) {
 
 /// The output of `attempt`, unless the server's sessions are ended first. Only requests to servers that are configured
 /// for that listen for it.
-pub(super) async fn unless_shut_down<T>(slot: &Slot, mut attempt: Pin<&mut impl Future<Output = T>>) -> Option<T> {
+pub(crate) async fn unless_shut_down<T>(slot: &Slot, mut attempt: Pin<&mut impl Future<Output = T>>) -> Option<T> {
     if !slot.server().may_shut_sessions {
         return Some(attempt.await);
     }
@@ -124,7 +127,7 @@ pub(super) async fn unless_shut_down<T>(slot: &Slot, mut attempt: Pin<&mut impl 
 }
 
 /// Handles the end of all of a server's sessions, because it went down or an operator ended them.
-pub(super) async fn shut_down(live: &mut Live<'_, '_>, why: Shutdown) {
+pub(crate) async fn shut_down(live: &mut Live<'_, '_>, why: Shutdown) {
     let during = match (live.x.responded, &live.x.server, live.x.backend) {
         (true, ..) => During::Data,
         (false, Some(_), _) => During::Headers,

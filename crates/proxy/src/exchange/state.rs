@@ -5,7 +5,7 @@ use super::{
     compress::Compressed,
     ends::{Client, Upstream},
 };
-use crate::inspect::Inspected;
+use crate::inspect::{Inspected, crossing::Passage};
 use crate::server::{Presence, Server, ServerId};
 use crate::spoe::Consulted;
 use crate::worker::buffer::{Buffer, Buffers};
@@ -42,6 +42,8 @@ pub(crate) struct Exchange {
     pub caching: Option<Box<Caching>>,
     /// What services have left of the exchange's bodies.
     pub inspected: Inspected,
+    /// Its part in the way through devices.
+    pub passage: Passage,
     /// What agents were told about it.
     pub consulted: Consulted,
     /// The size of the `100 Continue` and early hints that were sent from here, for the log.
@@ -119,6 +121,10 @@ impl Exchange {
     pub fn body_is_final(&self) -> bool {
         self.body_complete || self.body.as_ref().is_some_and(Buffer::is_full)
     }
+    /// The backend, or service, for which the server that it is at counts.
+    pub fn counted_backend(&self) -> Option<ProxyId> {
+        self.passage.out.as_ref().map(|out| out.service).or(self.backend)
+    }
     /// Discards what was read of a response that will not be sent.
     pub fn forget_response_body(&mut self, buffers: &Buffers) {
         if let Some(body) = self.response_body.take() {
@@ -173,6 +179,7 @@ impl Unused {
         x.compressed = Compressed::default();
         x.caching = None;
         x.inspected = Inspected::default();
+        x.passage = Passage::default();
         x.consulted = Consulted::default();
         x.cookie = CookiePersistence::default();
         (x.body_complete, x.responded, x.announced, x.continued) = (false, false, None, 0);

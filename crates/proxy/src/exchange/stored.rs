@@ -39,7 +39,7 @@ pub(super) async fn deliver(live: &mut Live<'_, '_>) {
     service::taken_by(live.conn, live.x, "<CACHE>");
     live.x.log.termination = Termination(By::Ourselves, During::Request);
     live.x.txn.cache = Some(cache.name().clone());
-    compress::choose(live);
+    compress::choose_response(live);
     let mut stored = Stored::new(entry, worker.clock.unix_s());
     let framing = stored.begin(&live.x.request, &mut live.x.response, cache.limits().ranges);
     let mut request = Flow::new();

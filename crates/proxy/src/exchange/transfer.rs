@@ -125,7 +125,7 @@ pub(super) async fn finish_request(live: &mut Live<'_, '_>, upstream: &mut dyn U
 
 pub(super) fn finish_body(live: &mut Live<'_, '_>, server: Option<&Server>, result: Transfer) -> Result<(), Ended> {
     let counters = live.worker.counters();
-    let backend = live.x.backend.map(|backend| counters.backend(backend));
+    let backend = live.x.counted_backend().map(|backend| counters.backend(backend));
     let counted = || server.map(|server| live.worker.cells(server)).into_iter().chain(backend);
     let termination = match result {
         Transfer::Done => return Ok(()),

@@ -34,7 +34,7 @@ pub(super) struct Original<'a, 'b> {
     /// For a response: where it is read from.
     ahead: Option<&'a mut Ahead<'b>>,
     /// The memory that `pieces` and answers of services take.
-    pub loan: Loan,
+    pub loan: Rc<Loan>,
 }
 
 /// Why no more of a body is read.
@@ -49,6 +49,11 @@ impl<'a, 'b> Original<'a, 'b> {
     /// The request's body, of which rules may have read a part.
     pub fn of_request(live: &mut Live<'_, '_>) -> Self {
         let framing = live.x.request_framing(live.client);
+        if let Some(Replay { pieces, loan, complete, .. }) = live.x.inspected.request.take() {
+            // Nothing else has it between two services, except what the last one has left unfinished.
+            let pieces = Rc::try_unwrap(pieces).unwrap_or_else(|pieces| (*pieces).clone());
+            return Original { pieces, complete, framing, replaced: false, ahead: None, loan };
+        }
         let complete = std::mem::take(&mut live.x.body_complete) || framing == Framing::None;
         Self::begin(live.x.body.take(), complete, framing, None, live.worker)
     }
@@ -70,7 +75,7 @@ impl<'a, 'b> Original<'a, 'b> {
             pieces.push(buffer.data());
             worker.buffers.give(buffer);
         }
-        let loan = Loan::default();
+        let loan = Rc::new(Loan::default());
         loan.count_in(&worker.shared.memory, false);
         Original { pieces, complete, framing, replaced: false, ahead, loan }
     }
@@ -184,9 +189,11 @@ impl<'a, 'b> Original<'a, 'b> {
             buffer.append(&self.pieces.to_vec());
             return Parts { buffer: Some(buffer), complete: self.complete, replay: None, framing };
         }
-        let (pieces, loan) = (Rc::new(self.pieces), Rc::new(self.loan));
-        let replay = Replay { pieces, _loan: loan, complete: self.complete, at: 0 };
-        Parts { buffer: None, complete: false, replay: Some(replay), framing }
+        Parts { buffer: None, complete: false, replay: Some(self.into_replay()), framing }
+    }
+    /// What goes on from here, as a replay whatever its size.
+    pub fn into_replay(self) -> Replay {
+        Replay { pieces: Rc::new(self.pieces), loan: self.loan, complete: self.complete, at: 0 }
     }
 }
 

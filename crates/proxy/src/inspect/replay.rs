@@ -39,7 +39,7 @@ impl Inspected {
 pub(crate) struct Replay {
     pub pieces: Rc<Pieces>,
     /// The memory that the pieces take, returned with the last of them.
-    pub _loan: Rc<Loan>,
+    pub loan: Rc<Loan>,
     pub complete: bool,
     pub at: u64,
 }

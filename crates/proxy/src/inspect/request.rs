@@ -4,6 +4,7 @@ use super::{
     apply,
     ask::{Asked, ask},
     original::{Broken, Original},
+    through::{Through, through},
     verdict::{bypasses, note, settings},
 };
 use crate::{
@@ -27,34 +28,50 @@ pub(crate) async fn request(live: &mut Live<'_, '_>) -> Judged {
 }
 
 async fn inspect(live: &mut Live<'_, '_>) -> Judged {
-    let worker = live.worker;
-    let shared = worker.shared.clone();
+    let shared = live.worker.shared.clone();
     let Some(chain) = live.x.txn.inspection.as_ref().map(|inspection| inspection.chain) else { return Judged::GoOn };
     let steps = &shared.program.chains[chain].steps;
-    let due = login::known(live, |conn, x| {
-        let context = context::context(conn, x, Readable::Request);
-        let holds = |bit: usize| !steps[bit].on_response && steps[bit].condition.holds(&context) == Answer::Yes;
-        (0..steps.len()).filter(|bit| holds(*bit)).fold(0u64, |due, bit| due | 1 << bit)
-    });
-    let Some(due) = due.await else { return Judged::Over };
-    if let Some(inspection) = &mut live.x.txn.inspection {
-        inspection.due = due;
+    // Behind a device, it is known who is next.
+    if live.x.passage.back.is_none() {
+        let due = login::known(live, |conn, x| {
+            let context = context::context(conn, x, Readable::Request);
+            let holds = |bit: usize| !steps[bit].on_response && steps[bit].condition.holds(&context) == Answer::Yes;
+            (0..steps.len()).filter(|bit| holds(*bit)).fold(0u64, |due, bit| due | 1 << bit)
+        });
+        let Some(due) = due.await else { return Judged::Over };
+        if let Some(inspection) = &mut live.x.txn.inspection {
+            inspection.due = due;
+        }
     }
+    let due = live.x.txn.inspection.as_ref().map_or(0, |inspection| inspection.due & inspection.within);
     let mut original = None;
     for (bit, step) in steps.iter().enumerate().filter(|(bit, _)| due >> bit & 1 == 1) {
         let service = settings(&shared, step.service);
+        debug_assert!(bit < 64, "a chain is no longer");
+        if step.is_inline {
+            put_back(live, original.take());
+            match through(live, bit, step.service).await {
+                Through::Bypassed => continue,
+                Through::Over => return Judged::Over,
+            }
+        }
         if service.reqmod.is_none() {
             continue;
         }
-        debug_assert!(bit < 64, "a chain is no longer");
         let body = original.get_or_insert_with(|| Original::of_request(live));
         let (asked, ms) = ask(live, step.service, IcapMethod::Reqmod, body).await;
         if let Some(said) = pass(live, step.service, service, asked, ms, body).await {
             return said;
         }
     }
-    let Some(original) = original else { return Judged::GoOn };
-    let parts = original.into_parts(&worker.buffers);
+    put_back(live, original);
+    Judged::GoOn
+}
+
+/// Makes the body that services have left that of the request.
+fn put_back(live: &mut Live<'_, '_>, original: Option<Original<'_, '_>>) {
+    let Some(original) = original else { return };
+    let parts = original.into_parts(&live.worker.buffers);
     let x = &mut *live.x;
     (x.body, x.body_complete, x.inspected.request) = (parts.buffer, parts.complete, parts.replay);
     if let Some(framing) = parts.framing {
@@ -62,7 +79,6 @@ async fn inspect(live: &mut Live<'_, '_>) -> Judged {
         apply::frame(&mut x.request.fields, framing, needs_length);
         x.inspected.request_framing = Some(framing);
     }
-    Judged::GoOn
 }
 
 /// Acts on what a service has said; `None` if the request goes on.
@@ -95,7 +111,9 @@ async fn pass(
             live.x.request = before;
             fail(live, at, service.deny_status, service.on_failure, "invalid", ms).await
         }
-        Asked::TooLong => fail(live, at, service.deny_status, service.too_long, "max-body", ms).await,
+        Asked::TooLong => {
+            fail(live, at, service.deny_status, service.too_long.unwrap_or(Fate::Deny), "max-body", ms).await
+        }
         Asked::Failed(failure) => fail(live, at, service.deny_status, service.on_failure, failure.word(), ms).await,
         Asked::Broken(broken) => {
             end(live, broken).await;
@@ -114,10 +132,15 @@ async fn fail(live: &mut Live<'_, '_>, at: ProxyId, status: u16, fate: Fate, why
     if bypasses(live, at, false, fate, why, ms) {
         return None;
     }
+    deny(live, status).await;
+    Some(Judged::Over)
+}
+
+/// Answers a request that was not inspected and does not go on.
+pub(super) async fn deny(live: &mut Live<'_, '_>, status: u16) {
     live.x.log.termination = Termination(By::Refusal, During::Request);
     live.conn.listener_cells().iter().for_each(|cells| cells.denied_requests.inc());
     respond::error(live, status).await;
-    Some(Judged::Over)
 }
 
 /// Sends the response that a service made instead of passing the request on.
@@ -134,7 +157,7 @@ async fn block(live: &mut Live<'_, '_>, body: Option<Pieces>) -> Judged {
 }
 
 /// Ends an exchange whose client did not send its request's body.
-async fn end(live: &mut Live<'_, '_>, broken: Broken) {
+pub(super) async fn end(live: &mut Live<'_, '_>, broken: Broken) {
     let (termination, status) = match broken {
         Broken::Late => (Termination(By::ClientTimeout, During::Data), 408),
         Broken::Source(Fault::Memory(_)) => (Termination(By::Exhaustion, During::Request), 500),

@@ -31,14 +31,14 @@ async fn inspect(live: &mut Live<'_, '_>, ahead: &mut Ahead<'_>, framing: Framin
     let worker = live.worker;
     let shared = worker.shared.clone();
     let Some(inspection) = &live.x.txn.inspection else { return Some(framing) };
-    let (steps, due) = (&shared.program.chains[inspection.chain].steps, inspection.due);
+    let (steps, due, within) = (&shared.program.chains[inspection.chain].steps, inspection.due, inspection.within);
     let due = {
         let context = context::context(live.conn, live.x, Readable::Response);
         let holds = |bit: usize| match steps[bit].on_response {
             true => steps[bit].condition.holds(&context) == Answer::Yes,
             false => due >> bit & 1 == 1,
         };
-        (0..steps.len()).filter(|bit| holds(*bit)).fold(0u64, |due, bit| due | 1 << bit)
+        (0..steps.len()).filter(|bit| within >> bit & 1 == 1 && holds(*bit)).fold(0u64, |due, bit| due | 1 << bit)
     };
     let mut original = None;
     let mut ahead = Some(ahead);
@@ -96,7 +96,9 @@ async fn pass(
             }
             true
         }
-        Asked::TooLong => fail(live, at, service.deny_status, service.too_long, "max-body", ms).await,
+        Asked::TooLong => {
+            fail(live, at, service.deny_status, service.too_long.unwrap_or(Fate::Deny), "max-body", ms).await
+        }
         Asked::Failed(failure) => fail(live, at, service.deny_status, service.on_failure, failure.word(), ms).await,
         Asked::Broken(broken) => {
             let (termination, status) = match broken {

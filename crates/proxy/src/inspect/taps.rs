@@ -65,8 +65,8 @@ pub(crate) fn copy_response(live: &mut Live<'_, '_>, framing: Framing) {
 }
 
 fn chain<'c>(conn: &Conn<'c>, x: &Exchange) -> Option<(u64, &'c Chain)> {
-    let Inspection { chain, due, .. } = x.txn.inspection.as_deref()?;
-    Some((*due, &conn.worker.shared.program.chains[*chain]))
+    let Inspection { chain, due, within, .. } = x.txn.inspection.as_deref()?;
+    Some((*due & *within, &conn.worker.shared.program.chains[*chain]))
 }
 
 fn begin(conn: &Conn<'_>, x: &Exchange) -> Option<Rc<Copied>> {

@@ -14,6 +14,7 @@ use super::{
     states::{Saved, Unused},
 };
 use crate::{
+    inspect::crossing::Crossings,
     log::LogTargets,
     observe::{
         captures::Captures,
@@ -92,6 +93,8 @@ pub struct Shared {
     pub(crate) carried: OnceLock<Carried>,
     /// The caches, by [`penstock_config::model::CacheId`].
     pub caches: Vec<Arc<Cache>>,
+    /// Requests that pass a device.
+    pub(crate) crossings: Arc<Crossings>,
     /// Where copies of the traffic go.
     pub taps: Taps,
     /// Peers, and the tables that are shared with them.
@@ -231,6 +234,7 @@ impl Shared {
             answering: Aside::new("answering", 1),
             carried: OnceLock::new(),
             caches: config.caches.iter().map(cache).collect(),
+            crossings: Arc::default(),
             taps,
             peers,
             memory: Arc::default(),

@@ -8,6 +8,10 @@ use penstock_rules::Verdict;
 pub(crate) fn run(conn: &mut Conn<'_>, x: &mut Exchange) -> bool {
     let worker = conn.worker;
     x.txn.response_begins();
+    // Behind a device it is a response to that.
+    if x.passage.back.is_some() {
+        return true;
+    }
     for proxy in x.backend.into_iter().chain((x.backend != Some(conn.frontend)).then_some(conn.frontend)) {
         let rules = &worker.shared.program.of(proxy).http_after_response;
         if !rules.is_empty() {

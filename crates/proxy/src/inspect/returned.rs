@@ -1,0 +1,67 @@
+//! The exchange on a connection of a device that brings a request back: the rest of the chain, and the server.
+
+use super::{
+    crossing::{Back, Crossing, FIELD, OfDevice},
+    request::request,
+};
+use crate::{
+    exchange::{live::Live, respond, retry},
+    rules::context::Judged,
+    servers::private::Own,
+};
+use penstock_rules::{By, During, Termination};
+use std::rc::Rc;
+
+/// Whether the connection is one on which devices bring requests back.
+pub(crate) fn is_expected(live: &Live<'_, '_>) -> bool {
+    live.conn.proxy().service.is_some()
+}
+
+/// Serves a request that a device has brought back.
+pub(crate) async fn serve(live: &mut Live<'_, '_>) {
+    let crossings = &live.worker.shared.crossings;
+    let claimed = match live.x.request.method() {
+        b"CONNECT" => None,
+        _ => crossings.claim(live.conn.frontend, &mut live.x.request.fields),
+    };
+    let Some(crossing) = claimed else { return refuse(live).await };
+    let backend = crossing.backend;
+    begin(live, crossing);
+    if request(live).await == Judged::GoOn {
+        retry::to_backend(live, backend).await;
+    }
+}
+
+/// Carries the exchange out in the name of the client's from here on.
+fn begin(live: &mut Live<'_, '_>, crossing: Crossing) {
+    let (conn, x) = (&mut *live.conn, &mut *live.x);
+    x.backend = Some(crossing.backend);
+    live.worker.roster.note(x.listed, |session| session.backend = Some(crossing.backend));
+    let received = std::mem::take(&mut x.txn.received);
+    x.txn = crossing.txn;
+    x.txn.received = received;
+    // Devices share their connections between clients, and a server's connection that one has authenticated is its own.
+    let own = Rc::new(Own::default());
+    let of_device = OfDevice {
+        frontend: std::mem::replace(&mut conn.frontend, crossing.frontend),
+        bind: std::mem::replace(&mut conn.bind, crossing.bind),
+        facts: std::mem::replace(&mut conn.facts, crossing.facts),
+        session: std::mem::replace(&mut conn.session, crossing.session),
+        requests: std::mem::replace(&mut conn.requests, crossing.requests),
+        own: std::mem::replace(&mut conn.own, own),
+    };
+    x.passage.back = Some(Box::new(Back { told: crossing.told, of_device }));
+}
+
+/// Answers a request that is not expected, so that the exchange before the device can tell that from what the device says.
+async fn refuse(live: &mut Live<'_, '_>) {
+    live.conn.listener_cells().iter().for_each(|cells| cells.denied_requests.inc());
+    live.x.log.termination = Termination(By::Refusal, During::Request);
+    match respond::page(live.conn, live.x, 403) {
+        respond::Page::Body(body) => {
+            let _ = live.x.response.fields.append(FIELD, b"unknown");
+            respond::send(live, &body, false, 403).await;
+        }
+        respond::Page::Silence => respond::hang_up(live.client, live.x, 403),
+    }
+}
