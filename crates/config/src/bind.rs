@@ -3,11 +3,13 @@
 use crate::{
     address,
     args::{Args, Parsed, Reported},
+    cpu_map::THREADS_MAX,
     keyword::{Keyword, NONE, ONE, Support, Table},
     model::{Account, Bind, BindTls, Generate, ListenAddress, TlsVersion},
     proxy::based,
     span::{Span, Spanned},
     tls,
+    values::{number_above_zero, process, signature_algorithms, threads},
 };
 use std::path::PathBuf;
 
@@ -52,7 +54,7 @@ impl BindDraft {
             return Err(Reported);
         }
         if ssl || bind.ssl_on_connect {
-            if tls.crt.is_empty() && tls.crt_list.is_empty() {
+            if !has_certificates(&tls) {
                 let word = if ssl { "ssl" } else { "ssl-on-connect" };
                 args.error(format!("'bind' with '{word}' has no certificate"))
                     .hint("add 'crt FILE' or 'crt-list FILE'");
@@ -61,7 +63,7 @@ impl BindDraft {
             tls.generate = signing.finish(args)?;
             bind.tls = Some(tls);
         } else {
-            if !tls.crt.is_empty() || !tls.crt_list.is_empty() {
+            if has_certificates(&tls) {
                 let span = args.span;
                 args.diagnostics()
                     .warning(span, "this 'bind' line has certificates but not 'ssl': it is served in clear text")
@@ -98,7 +100,7 @@ impl Signing {
 }
 
 /// The settings that matter where peers listen; the TLS settings, and those of the socket.
-pub(crate) static MEANT_FOR_PEERS: [&str; 41] = [
+pub(crate) static MEANT_FOR_PEERS: [&str; 42] = [
     "backlog",
     "interface",
     "mss",
@@ -111,6 +113,7 @@ pub(crate) static MEANT_FOR_PEERS: [&str; 41] = [
     "id",
     "ssl",
     "crt",
+    "default-crt",
     "crt-list",
     "ca-file",
     "ca-verify-file",
@@ -231,16 +234,18 @@ const SOCKET: &[Entry] = &[
         d.bind.namespace = Some(a.spanned("a namespace")?);
         Ok(())
     }),
-    Entry::accepted("nbconn", ONE, "Number of connections of a reverse HTTP listener", "reverse HTTP is not served"),
+    Entry::new("nbconn", ONE, "Number of connections of a reverse HTTP listener", number_above_zero)
+        .notice("reverse HTTP is not served"),
     Entry::new("nice", ONE, "Priority of the socket's connections", |_, a| {
         a.number("a priority", -1024..=1024).map(drop)
     })
     .notice("connections of a worker take turns"),
-    Entry::accepted("process", ONE, "Which processes serve it", "there is one process, and all its threads serve"),
-    Entry::accepted("thread", ONE, "Threads that serve the address", "all threads serve every address"),
+    Entry::new("process", ONE, "Which processes serve it", process)
+        .notice("there is one process, and all its threads serve"),
+    Entry::new("thread", ONE, "Threads that serve the address", threads).notice("all threads serve every address"),
     Entry::new("shards", ONE, "Number of listening sockets for the address", |_, a| match a.peek() {
         Some(word) if matches!(word.text.as_str(), "by-thread" | "by-group") => a.word("a number").map(drop),
-        _ => a.number("a number of sockets", 1..=i64::from(u16::MAX)).map(drop),
+        _ => a.number("a number of sockets", 1..=THREADS_MAX).map(drop),
     })
     .notice("each thread has a socket of its own"),
     Entry::new("proto", ONE, "The protocol, without negotiation", |d, a| {
@@ -249,7 +254,10 @@ const SOCKET: &[Entry] = &[
     }),
     Entry::accepted("quic-cc-algo", ONE, "Congestion control of QUIC", "QUIC is not served"),
     Entry::accepted("quic-force-retry", NONE, "Makes QUIC clients prove their address", "QUIC is not served"),
-    Entry::accepted("quic-socket", ONE, "How sockets are assigned to QUIC connections", "QUIC is not served"),
+    Entry::new("quic-socket", ONE, "How sockets are assigned to QUIC connections", |_, a| {
+        a.choice("what a socket belongs to", &[("connection", ()), ("listener", ())])
+    })
+    .notice("QUIC is not served"),
     Entry::new("tcp-ut", ONE, "How long data may stay unacknowledged", |d, a| {
         d.bind.tcp_ut = Some(a.time("a time")?);
         Ok(())
@@ -293,9 +301,7 @@ const TLS: &[Entry] = &[
         Ok(())
     }),
     Entry::new("crt", ONE, "A certificate with its key, or a directory of them", |d, a| {
-        let path = a.path("a certificate")?;
-        let stored = path.value.to_string_lossy().starts_with('@');
-        d.tls.crt.push(if stored { path } else { based(a.around.crt_base.as_ref(), path) });
+        d.tls.crt.push(certificate(a)?);
         Ok(())
     }),
     Entry::new("crt-list", ONE, "A file of certificates, each with settings and names", |d, a| {
@@ -303,8 +309,15 @@ const TLS: &[Entry] = &[
         d.tls.crt_list.push(path);
         Ok(())
     }),
-    Entry::accepted("default-crt", ONE, "Certificate for unknown server names", "the first 'crt' is")
-        .notice("write it as the first 'crt'"),
+    Entry::new(
+        "default-crt",
+        ONE,
+        "As 'crt', and presented where no certificate has the client's server name",
+        |d, a| {
+            d.tls.default_crt.push(certificate(a)?);
+            Ok(())
+        },
+    ),
     Entry::accepted("allow-0rtt", NONE, "TLS 1.3 early data", "early data is not accepted, clients send it again"),
     Entry::new("alpn", ONE, "Protocols offered to the client, best first", |d, a| tls::alpn(&mut d.tls.conf, a)),
     Entry::new("no-alpn", NONE, "No protocol is offered", |d, _| {
@@ -361,8 +374,10 @@ const TLS: &[Entry] = &[
         d.tls.conf.ecdhe = Some(a.spanned("a list of curves")?);
         Ok(())
     }),
-    Entry::accepted("sigalgs", ONE, "Signature algorithms", "the TLS library's own order is used"),
-    Entry::accepted("client-sigalgs", ONE, "Signature algorithms of clients", "the TLS library's own set is used"),
+    Entry::new("sigalgs", ONE, "Signature algorithms", signature_algorithms)
+        .notice("the TLS library's own order is used"),
+    Entry::new("client-sigalgs", ONE, "Signature algorithms of clients", signature_algorithms)
+        .notice("the TLS library's own set is used"),
     Entry::refused("force-sslv3", "SSL 3.0 only", tls::OLD_TLS, tls::NEWER_TLS),
     Entry::refused("force-tlsv10", "TLS 1.0 only", tls::OLD_TLS, tls::NEWER_TLS),
     Entry::refused("force-tlsv11", "TLS 1.1 only", tls::OLD_TLS, tls::NEWER_TLS),
@@ -427,7 +442,8 @@ pub(crate) fn parse(args: &mut Args<'_>) -> Parsed<Bind> {
 pub(crate) fn parse_from(mut draft: BindDraft, args: &mut Args<'_>) -> Parsed<Bind> {
     let word = args.word("an address")?;
     let mut addresses = Vec::new();
-    for part in word.text.split(',') {
+    // As in HAProxy, a comma behind the last address is no mistake.
+    for part in word.text.strip_suffix(',').unwrap_or(&word.text).split(',') {
         let value = address::listen(args, word, part)?;
         addresses.push(Spanned { value, span: word.span });
     }
@@ -488,6 +504,17 @@ pub(crate) fn settings<T>(table: &'static Table<T>, target: &mut T, args: &mut A
         (args.keyword, args.keyword_span) = (keyword, keyword_span);
     }
     result
+}
+
+fn has_certificates(tls: &BindTls) -> bool {
+    !(tls.default_crt.is_empty() && tls.crt.is_empty() && tls.crt_list.is_empty())
+}
+
+/// The path of a certificate; one of a `crt-store` begins with `@`.
+fn certificate(args: &mut Args<'_>) -> Parsed<Spanned<PathBuf>> {
+    let path = args.path("a certificate")?;
+    let stored = path.value.to_string_lossy().starts_with('@');
+    Ok(if stored { path } else { based(args.around.crt_base.as_ref(), path) })
 }
 
 /// `all`, or a comma-separated list of numbers or names of OpenSSL's verification errors.

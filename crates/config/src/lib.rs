@@ -37,6 +37,7 @@ mod surroundings;
 pub mod syslog;
 mod tls;
 pub mod units;
+mod values;
 mod words;
 
 pub use condition::BadCondition;

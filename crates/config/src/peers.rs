@@ -10,6 +10,7 @@ use crate::{
     server,
     span::{Span, Word},
     surroundings::Surroundings,
+    values::number_above_zero,
 };
 
 type Entry = Keyword<PeersDraft>;
@@ -91,7 +92,8 @@ pub(crate) static TABLE: Table<PeersDraft> = Table::new(
         })
         .spare(),
         Entry::accepted("log", SOME, "Where it is logged", "what happens between peers goes to the log of 'global'"),
-        Entry::accepted("shards", ONE, "How many peers share the keys", "every peer gets every key"),
+        Entry::new("shards", ONE, "How many peers share the keys", number_above_zero)
+            .notice("every peer gets every key"),
         Entry::new("table", SOME, "A stick table of this section", |p, a| {
             let name = a.word("the table's name")?;
             valid_name(name, a.around)?;

@@ -565,16 +565,12 @@ pub(crate) fn template(draft: &mut Draft, args: &mut Args<'_>) -> Parsed {
 /// Parses `default-server SETTINGS...`.
 pub(crate) fn default_server(draft: &mut Draft, args: &mut Args<'_>) -> Parsed {
     let given = |name: &str| args.words.iter().find(|w| w.text == name).map(|w| w.span);
-    let own: Option<(&str, Span)> =
-        ["id", "guid", "cookie", "redir", "track"].into_iter().find_map(|name| given(name).map(|span| (name, span)));
+    let own: Option<(&str, Span)> = ["id", "guid"].into_iter().find_map(|name| given(name).map(|span| (name, span)));
     if let Some((name, span)) = own {
-        let only_one = matches!(name, "id" | "guid" | "track");
-        if only_one {
-            args.diagnostics()
-                .error(span, format!("'{name}' cannot be a default: each server has its own"))
-                .hint("write it on the 'server' lines");
-            return Err(Reported);
-        }
+        args.diagnostics()
+            .error(span, format!("'{name}' cannot be a default: each server has its own"))
+            .hint("write it on the 'server' lines");
+        return Err(Reported);
     }
     settings(&TABLE, Arc::make_mut(&mut draft.default_server), args)
 }

@@ -21,7 +21,7 @@ use crate::{
 };
 use penstock_config::{
     Config, Diagnostics, Files, Line, Span, Word,
-    model::{LogFormat as LogOption, Mode, PerProxy, Proxy, ProxyId},
+    model::{BandwidthShare, LogFormat as LogOption, Mode, PerProxy, Proxy, ProxyId},
 };
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -301,6 +301,13 @@ impl<'a> Compiler<'a> {
         let persist = proxy.persist_rules.iter().filter_map(|line| self.persist(&mut section, line)).collect();
         let stick = proxy.stick.iter().filter_map(|line| self.stick(&mut section, line)).collect();
         let http_errors = proxy.http_errors.values().filter_map(|line| self.http_error(&mut section, line)).collect();
+        for filter in &proxy.bandwidth_filters {
+            if matches!(filter.share, BandwidthShare::Entry { .. })
+                && let Err((span, problem)) = self.linker.table_of(filter, &proxy.name)
+            {
+                problem.report(span, "", self.diagnostics);
+            }
+        }
         if let Some(word) = proxy.default_backend.as_ref().filter(|_| !proxy.disabled && proxy.kind.has_frontend()) {
             let found = self.linker.proxy(&word.text, 0..word.text.len(), "backend", |kind| kind.has_backend());
             if let Err(problem) = found {

@@ -10,6 +10,7 @@ use crate::{
     proxy::log_target,
     span::Spanned,
     surroundings::DefaultPath,
+    values::{switch, threads, time},
 };
 use std::path::PathBuf;
 
@@ -178,12 +179,10 @@ pub(super) const KEYWORDS: &[Entry] = &[
         Ok(())
     })
     .spare(),
-    Entry::accepted(
-        "close-spread-time",
-        ONE,
-        "Period over which a stopping process closes its idle connections",
-        "idle connections are closed at once",
-    )
+    Entry::new("close-spread-time", ONE, "Period over which a stopping process closes its idle connections", |_, a| {
+        if a.take_if("infinite") { Ok(()) } else { a.time("a time, or 'infinite'").map(drop) }
+    })
+    .notice("idle connections are closed at once")
     .spare(),
     Entry::new("stats-file", ONE, "A file from 'dump stats-file' with the values at which counters start", |g, a| {
         g.stats_file = Some(a.path("a file")?);
@@ -259,8 +258,19 @@ pub(super) const KEYWORDS: &[Entry] = &[
         "Allows deprecated keywords",
         "deprecated keywords are always allowed",
     ),
-    Entry::accepted("set-dumpable", between(0, 1), "Allows core dumps after a change of user", "the system decides")
-        .no(),
+    Entry::new("set-dumpable", between(0, 1), "Allows core dumps after a change of user", |_, a| match a.peek() {
+        // Of a later version.
+        Some(_) => a.choice("a kind of core dump", &[("on", ()), ("off", ()), ("libs", ())]),
+        None => Ok(()),
+    })
+    .notice("the system decides")
+    .no(),
+    Entry::accepted(
+        "quick-exit",
+        NONE,
+        "Ends the process without releasing its memory first",
+        "it always ends like this",
+    ),
     Entry::accepted("quiet", NONE, "Suppresses messages at startup", "use the command line's -q"),
     Entry::new("zero-warning", NONE, "The process does not start if there are warnings", |g, _| {
         g.zero_warning = true;
@@ -286,12 +296,28 @@ pub(super) const KEYWORDS: &[Entry] = &[
     Entry::accepted("cpu-policy", SOME, "Policy by which CPUs are chosen for threads", "use 'cpu-map'"),
     Entry::new("thread-groups", ONE, "Number of thread groups", |_, a| a.number("a number", 1..=16).map(drop))
         .notice("all threads are one group"),
-    Entry::accepted("thread-group", SOME, "The threads that form a group", "all threads are one group"),
+    Entry::new("thread-group", SOME, "The threads that form a group", |g, a| {
+        a.number("the number of a group", 1..=16)?;
+        while a.peek().is_some() {
+            threads(g, a)?;
+        }
+        Ok(())
+    })
+    .notice("all threads are one group"),
     Entry::new("thread-hard-limit", ONE, "Upper limit of the number of threads", |_, a| {
         a.number("a number", 1..=i64::from(i32::MAX)).map(drop)
     })
     .notice("use 'nbthread'"),
-    Entry::accepted("unix-bind", SOME, "Default settings of listening unix sockets", "give them on the 'bind' lines"),
+    Entry::new("unix-bind", SOME, "Default settings of listening unix sockets", |_, a| {
+        const SETTINGS: [(&str, ()); 6] =
+            [("prefix", ()), ("mode", ()), ("user", ()), ("uid", ()), ("group", ()), ("gid", ())];
+        while a.peek().is_some() {
+            a.choice("a setting of unix sockets", &SETTINGS)?;
+            a.word("a value")?;
+        }
+        Ok(())
+    })
+    .notice("give them on the 'bind' lines"),
     Entry::accepted(
         "cluster-secret",
         ONE,
@@ -348,36 +374,32 @@ pub(super) const KEYWORDS: &[Entry] = &[
     .notice(NO_CLIENT),
     Entry::accepted("httpclient.retries", ONE, "Number of attempts of the HTTP client", NO_CLIENT),
     Entry::accepted("httpclient.ssl.ca-file", ONE, "Certificate authorities that the HTTP client trusts", NO_CLIENT),
-    Entry::accepted(
-        "httpclient.ssl.verify",
-        between(0, 1),
-        "Whether the HTTP client verifies servers' certificates",
-        NO_CLIENT,
-    ),
-    Entry::accepted("httpclient.timeout.connect", ONE, "Connect timeout of the HTTP client", NO_CLIENT),
+    Entry::new("httpclient.ssl.verify", ONE, "Whether the HTTP client verifies servers' certificates", |_, a| {
+        a.choice("a way to verify", &[("none", ()), ("required", ())])
+    })
+    .notice(NO_CLIENT),
+    Entry::new("httpclient.timeout.connect", ONE, "Connect timeout of the HTTP client", time).notice(NO_CLIENT),
     Entry::accepted("dns-accept-family", ONE, "Address families accepted from DNS", "use 'resolve-prefer' on servers"),
     Entry::new("harden.reject-privileged-ports.tcp", ONE, "Rejects clients whose source port is below 1024", |g, a| {
         g.reject_privileged_ports = a.choice("a switch", &[("on", true), ("off", false)])?;
         Ok(())
     }),
-    Entry::accepted(
-        "harden.reject-privileged-ports.quic",
-        ONE,
-        "Rejects clients whose source port is below 1024",
-        "QUIC is not served",
-    ),
+    Entry::new("harden.reject-privileged-ports.quic", ONE, "Rejects clients whose source port is below 1024", switch)
+        .notice("QUIC is not served"),
     Entry::accepted(
         "force-cfg-parser-pause",
         ONE,
         "Pauses while the configuration is read",
         "the configuration is read without pauses",
     ),
-    Entry::accepted(
-        "warn-blocked-traffic-after",
-        ONE,
-        "Time after which blocked traffic is reported",
-        "the watchdog's own time counts",
-    ),
+    Entry::new("warn-blocked-traffic-after", ONE, "Time after which blocked traffic is reported", |_, a| {
+        let word = a.peek();
+        match (a.time("a time")?.as_millis(), word) {
+            (1..=1000, _) | (_, None) => Ok(()),
+            (_, Some(word)) => a.wrong(word, format!("'{}' is not such a time", word.text), "expected 1ms to 1s"),
+        }
+    })
+    .notice("the watchdog's own time counts"),
     Entry::new("anonkey", ONE, "Key with which dumps hide names and addresses", |_, a| {
         a.number("a number", 0..=i64::from(u32::MAX)).map(drop)
     })

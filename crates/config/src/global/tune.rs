@@ -2,9 +2,11 @@
 
 use crate::{
     args::{Args, Parsed},
-    keyword::{ANYTHING, Keyword, NONE, ONE, between},
+    keyword::{ANYTHING, Keyword, NONE, ONE},
     model::{Global, H2Tune},
+    values::{list, number, number_above_zero, percentage, size, switch, switch_or_auto, time},
 };
+use std::time::Duration;
 
 type Entry = Keyword<Global>;
 
@@ -116,7 +118,7 @@ pub(super) const KEYWORDS: &[Entry] = &[
     Entry::new("tune.ssl.capture-buffer-size", ONE, "Bytes captured of the cipher list in a ClientHello", capture),
     Entry::new("tune.ssl.capture-cipherlist-size", ONE, "Older name of tune.ssl.capture-buffer-size", capture),
     Entry::new("tune.ssl.lifetime", ONE, "How long a TLS session may be resumed", |g, a| {
-        g.tune.ssl_lifetime = a.time_in_unit("a time", std::time::Duration::from_secs(1))?;
+        g.tune.ssl_lifetime = a.time_in_unit("a time", Duration::from_secs(1))?;
         Ok(())
     }),
     Entry::new(
@@ -162,6 +164,9 @@ pub(super) const KEYWORDS: &[Entry] = &[
 
 const SWITCH: &[(&str, bool)] = &[("on", true), ("off", false)];
 
+/// The longest `tune.idletimer`, as in HAProxy.
+const IDLE_MAX: Duration = Duration::from_millis(65535);
+
 const BUFFERS: &str = "buffers belong to workers and follow the load";
 const POLLER: &str = "the runtime uses epoll";
 const LUA: &str = "Lua is not supported";
@@ -192,8 +197,8 @@ pub(super) const WITHOUT_EFFECT: &[Entry] = &[
         "each thread has a socket of its own",
     ),
     Entry::accepted("no-memory-trimming", NONE, "Keeps unused memory instead of returning it to the system", BUFFERS),
-    Entry::accepted("profiling.tasks", between(1, 1), "Profiles the CPU time of tasks", "use perf"),
-    Entry::accepted("profiling.memory", between(1, 1), "Profiles memory use", "use perf"),
+    Entry::new("profiling.tasks", ONE, "Profiles the CPU time of tasks", switch_or_auto).notice("use perf"),
+    Entry::new("profiling.memory", ONE, "Profiles memory use", switch).notice("use perf"),
     Entry::new("tune.buffers.limit", ONE, "Largest number of buffers", number).notice(BUFFERS),
     Entry::new("tune.buffers.reserve", ONE, "Number of buffers held in reserve", number).notice(BUFFERS),
     Entry::accepted("tune.bufsize.large", ONE, "Size of a large buffer, in bytes", BUFFERS),
@@ -212,11 +217,11 @@ pub(super) const WITHOUT_EFFECT: &[Entry] = &[
     Entry::accepted("tune.zlib.windowsize", ONE, "Window size of the compressor", ZLIB),
     Entry::accepted("tune.disable-fast-forward", NONE, "Disables fast forwarding", BUFFERS),
     Entry::accepted("tune.disable-zero-copy-forwarding", NONE, "Disables forwarding without copies", BUFFERS),
-    Entry::accepted("tune.applet.zero-copy-forwarding", ONE, "Forwards data without copying it", BUFFERS),
-    Entry::accepted("tune.h1.zero-copy-fwd-recv", ONE, "Forwards data without copying it", BUFFERS),
-    Entry::accepted("tune.h1.zero-copy-fwd-send", ONE, "Forwards data without copying it", BUFFERS),
-    Entry::accepted("tune.h2.zero-copy-fwd-send", ONE, "Forwards data without copying it", BUFFERS),
-    Entry::accepted("tune.pt.zero-copy-forwarding", ONE, "Forwards data without copying it", BUFFERS),
+    Entry::new("tune.applet.zero-copy-forwarding", ONE, "Forwards data without copying it", switch).notice(BUFFERS),
+    Entry::new("tune.h1.zero-copy-fwd-recv", ONE, "Forwards data without copying it", switch).notice(BUFFERS),
+    Entry::new("tune.h1.zero-copy-fwd-send", ONE, "Forwards data without copying it", switch).notice(BUFFERS),
+    Entry::new("tune.h2.zero-copy-fwd-send", ONE, "Forwards data without copying it", switch).notice(BUFFERS),
+    Entry::new("tune.pt.zero-copy-forwarding", ONE, "Forwards data without copying it", switch).notice(BUFFERS),
     Entry::new(
         "tune.events.max-events-at-once",
         ONE,
@@ -224,14 +229,13 @@ pub(super) const WITHOUT_EFFECT: &[Entry] = &[
         |_, a| a.number("a number", 1..=10000).map(drop),
     )
     .notice(POLLER),
-    Entry::accepted("tune.epoll.mask-events", ONE, "Epoll events that are ignored", POLLER),
-    Entry::accepted(
-        "tune.fail-alloc",
-        ONE,
-        "Percentage of allocations that fail, for tests",
-        "no allocation fails on purpose",
-    ),
-    Entry::accepted("tune.fd.edge-triggered", ONE, "Uses edge-triggered polling", POLLER),
+    Entry::new("tune.epoll.mask-events", ONE, "Epoll events that are ignored", |_, a| {
+        list(a, "an event of epoll", &["err", "hup", "rdhup"])
+    })
+    .notice(POLLER),
+    Entry::new("tune.fail-alloc", ONE, "Percentage of allocations that fail, for tests", percentage)
+        .notice("no allocation fails on purpose"),
+    Entry::new("tune.fd.edge-triggered", ONE, "Uses edge-triggered polling", switch).notice(POLLER),
     Entry::accepted("tune.maxpollevents", ONE, "Largest number of events handled in one polling round", POLLER),
     Entry::accepted("tune.runqueue-depth", ONE, "Largest number of tasks run in one round", POLLER),
     Entry::new("tune.sched.low-latency", ONE, "Schedules tasks for low latency", switch).notice(POLLER),
@@ -282,7 +286,16 @@ pub(super) const WITHOUT_EFFECT: &[Entry] = &[
         "floods are cut at once",
     ),
     Entry::accepted("tune.h2.log-errors", ONE, "HTTP/2 errors that are logged", "every error is counted"),
-    Entry::new("tune.idletimer", ONE, "Inactivity after which a stream counts as idle", time).notice(BUFFERS),
+    Entry::new("tune.idletimer", ONE, "Inactivity after which a stream counts as idle", |_, a| {
+        let word = a.peek();
+        match (a.time("a time")?, word) {
+            (time, Some(word)) if time > IDLE_MAX => {
+                a.wrong(word, format!("'{}' is too long for a time of inactivity", word.text), "at most 65535ms")
+            }
+            _ => Ok(()),
+        }
+    })
+    .notice(BUFFERS),
     Entry::accepted(
         "tune.max-checks-per-thread",
         ONE,
@@ -297,14 +310,17 @@ pub(super) const WITHOUT_EFFECT: &[Entry] = &[
     ),
     Entry::accepted("tune.lua.bool-sample-conversion", ONE, "How Lua sees boolean samples", LUA),
     Entry::new("tune.lua.burst-timeout", ONE, "Time that a Lua script may take", time).notice(LUA),
-    Entry::accepted("tune.lua.forced-yield", ONE, "Number of Lua instructions before a script must yield", LUA).spare(),
-    Entry::accepted("tune.lua.log.loggers", ONE, "Where Lua's log messages go", LUA),
-    Entry::accepted("tune.lua.log.stderr", ONE, "Whether Lua's log messages go to stderr as well", LUA),
-    Entry::accepted("tune.lua.maxmem", ONE, "Memory that Lua scripts may use", LUA).spare(),
+    Entry::new("tune.lua.forced-yield", ONE, "Number of Lua instructions before a script must yield", number)
+        .notice(LUA)
+        .spare(),
+    Entry::new("tune.lua.log.loggers", ONE, "Where Lua's log messages go", switch).notice(LUA),
+    Entry::new("tune.lua.log.stderr", ONE, "Whether Lua's log messages go to stderr as well", switch_or_auto)
+        .notice(LUA),
+    Entry::new("tune.lua.maxmem", ONE, "Memory that Lua scripts may use", number).notice(LUA).spare(),
     Entry::accepted("tune.lua.openlibs", ONE, "Libraries that Lua scripts may open", LUA),
-    Entry::accepted("tune.lua.service-timeout", ONE, "Time that a Lua script may take", LUA).spare(),
+    Entry::new("tune.lua.service-timeout", ONE, "Time that a Lua script may take", time).notice(LUA).spare(),
     Entry::new("tune.lua.session-timeout", ONE, "Time that a Lua script may take", time).notice(LUA).spare(),
-    Entry::accepted("tune.lua.task-timeout", ONE, "Time that a Lua script may take", LUA).spare(),
+    Entry::new("tune.lua.task-timeout", ONE, "Time that a Lua script may take", time).notice(LUA).spare(),
     Entry::new("tune.pattern.cache-size", ONE, "Number of pattern look-ups whose results are cached", number)
         .notice("look-ups are not cached")
         .spare(),
@@ -340,7 +356,7 @@ pub(super) const WITHOUT_EFFECT: &[Entry] = &[
     ),
     Entry::accepted("tune.renice.startup", ONE, "Scheduling priority during startup", "use the service manager"),
     Entry::accepted("tune.ring.queues", ONE, "Number of queues of a ring", "each ring has one"),
-    Entry::accepted("tune.quic.cc-hystart", ONE, "Congestion control", QUIC),
+    Entry::new("tune.quic.cc-hystart", ONE, "Congestion control", switch).notice(QUIC),
     Entry::accepted("tune.quic.disable-tx-pacing", NONE, "Disables pacing of outgoing packets", QUIC),
     Entry::accepted("tune.quic.disable-udp-gso", NONE, "Disables segmentation offload of UDP", QUIC),
     Entry::new("tune.quic.frontend.conn-tx-buffers.limit", ONE, "Send buffers of a QUIC connection", number_above_zero)
@@ -358,13 +374,14 @@ pub(super) const WITHOUT_EFFECT: &[Entry] = &[
         QUIC,
     ),
     Entry::accepted("tune.quic.frontend.max-data-size", ONE, "Bytes of a QUIC connection that may be in flight", QUIC),
-    Entry::accepted("tune.quic.frontend.max-idle-timeout", ONE, "Longest inactivity of a connection", QUIC),
-    Entry::accepted(
+    Entry::new("tune.quic.frontend.max-idle-timeout", ONE, "Longest inactivity of a connection", time).notice(QUIC),
+    Entry::new(
         "tune.quic.frontend.max-streams-bidi",
         ONE,
         "Number of concurrent bidirectional streams of a QUIC connection",
-        QUIC,
-    ),
+        number_above_zero,
+    )
+    .notice(QUIC),
     Entry::accepted("tune.quic.frontend.max-tx-mem", ONE, "Memory that QUIC may use to send", QUIC),
     Entry::accepted(
         "tune.quic.frontend.stream-data-ratio",
@@ -374,12 +391,13 @@ pub(super) const WITHOUT_EFFECT: &[Entry] = &[
     ),
     Entry::new("tune.quic.max-frame-loss", ONE, "Number of times a QUIC frame may be lost", number_above_zero)
         .notice(QUIC),
-    Entry::accepted(
+    Entry::new(
         "tune.quic.reorder-ratio",
         ONE,
         "Reordering that QUIC accepts before it counts a packet as lost",
-        QUIC,
-    ),
+        |_, a| a.number("a percentage", 1..=100).map(drop),
+    )
+    .notice(QUIC),
     Entry::new(
         "tune.quic.retry-threshold",
         ONE,
@@ -387,8 +405,11 @@ pub(super) const WITHOUT_EFFECT: &[Entry] = &[
         number_above_zero,
     )
     .notice(QUIC),
-    Entry::accepted("tune.quic.socket-owner", ONE, "Whether each QUIC connection has a socket of its own", QUIC),
-    Entry::accepted("tune.quic.zero-copy-fwd-send", ONE, "Forwards data without copying it", QUIC),
+    Entry::new("tune.quic.socket-owner", ONE, "Whether each QUIC connection has a socket of its own", |_, a| {
+        a.choice("what a socket belongs to", &[("connection", ()), ("listener", ())])
+    })
+    .notice(QUIC),
+    Entry::new("tune.quic.zero-copy-fwd-send", ONE, "Forwards data without copying it", switch).notice(QUIC),
     Entry::accepted(
         "tune.ssl.certificate-compression",
         ONE,
@@ -447,30 +468,6 @@ fn streams(tune: &mut H2Tune, args: &mut Args<'_>) -> Parsed {
 fn glitches(tune: &mut H2Tune, args: &mut Args<'_>) -> Parsed {
     tune.glitches_threshold = args.number("a number of glitches", 0..=i32::MAX as u32)?;
     Ok(())
-}
-
-fn switch(_: &mut Global, args: &mut Args<'_>) -> Parsed {
-    args.choice("a switch", &[("on", ()), ("off", ())])
-}
-
-fn number(_: &mut Global, args: &mut Args<'_>) -> Parsed {
-    args.number("a number", 0..=i64::from(i32::MAX)).map(drop)
-}
-
-fn number_above_zero(_: &mut Global, args: &mut Args<'_>) -> Parsed {
-    args.number("a number", 1..=i64::from(i32::MAX)).map(drop)
-}
-
-fn percentage(_: &mut Global, args: &mut Args<'_>) -> Parsed {
-    args.number("a number", 0..=100).map(drop)
-}
-
-fn size(_: &mut Global, args: &mut Args<'_>) -> Parsed {
-    args.size("a size", 0..=u64::from(u32::MAX)).map(drop)
-}
-
-fn time(_: &mut Global, args: &mut Args<'_>) -> Parsed {
-    args.time("a time").map(drop)
 }
 
 /// Sets the number of bytes of a ClientHello that are captured; 0 captures nothing.

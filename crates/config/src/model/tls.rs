@@ -39,6 +39,8 @@ pub enum TlsVersion {
 /// The TLS settings of `bind`, which crt-list lines may refine.
 #[derive(Clone, Debug, Default)]
 pub struct BindTls {
+    /// `default-crt`: as `crt`, for clients that name no server, or one that no certificate has; without it the first `crt`.
+    pub default_crt: Vec<Spanned<PathBuf>>,
     /// `crt`: files or directories, with `crt-base` applied.
     pub crt: Vec<Spanned<PathBuf>>,
     /// `crt-list` files, as paths to be opened.

@@ -31,10 +31,12 @@ fn filter(draft: &mut Draft, args: &mut Args<'_>, download: bool) -> Parsed {
     let (mut own, mut period, mut shared, mut key, mut table, mut min_size) = (None, None, None, None, None, 0);
     while let Some(word) = args.take() {
         let bytes = 0..=u64::from(u32::MAX);
+        // A limit of nothing would stop the transfer for good.
+        let some = 1..=u64::from(u32::MAX);
         match word.text.as_str() {
-            "default-limit" => own = Some(args.size("a number of bytes", bytes)?),
-            "default-period" => period = Some(args.time("a time")?),
-            "limit" => shared = Some(args.size("a number of bytes", bytes)?),
+            "default-limit" => own = Some(args.size("a number of bytes", some)?),
+            "default-period" => period = Some(args.time_above_zero("a period of zero is not allowed")?),
+            "limit" => shared = Some(args.size("a number of bytes", some)?),
             "key" => key = Some(Line { words: vec![args.word("a sample expression")?.clone()], span: word.span }),
             "table" => table = Some(args.word("the name of a stick table")?.clone()),
             "min-size" => min_size = args.size("a number of bytes", bytes)?,

@@ -214,7 +214,11 @@ fn host_and_port(args: &mut Args<'_>, word: &Word, text: &str) -> Parsed<(String
         Address::Net { host, port, family } => {
             let port = match port.as_deref() {
                 None | Some("") => 514,
-                Some(port) => args.number_in(word, port, "a port", 1..=65535)?,
+                // As in HAProxy, 0 is no port at all.
+                Some(port) => match args.number_in(word, port, "a port", 0..=65535)? {
+                    0 => 514,
+                    port => port,
+                },
             };
             let host = if matches!(host.as_str(), "" | "*") { "127.0.0.1" } else { &host };
             let valid = match host.parse::<std::net::IpAddr>() {

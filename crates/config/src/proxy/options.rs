@@ -197,13 +197,12 @@ pub(super) const KEYWORDS: &[Entry] = &[
         "HAProxy 2.1 removed it: later requests went by unseen",
         "remove it; 'mode tcp' passes a stream through as it is",
     ),
-    Entry::accepted(
+    Entry::refused(
         "option http-use-htx",
-        NONE,
         "HAProxy's internal representation of messages",
-        "it chose between two internals of HAProxy that newer releases no longer have",
-    )
-    .no(),
+        "HAProxy 2.6 does not know it either: it chose between two internals, of which one is left",
+        "remove it",
+    ),
     Entry::new(
         "option http-restrict-req-hdr-names",
         between(1, 1),
@@ -393,25 +392,26 @@ fn forwarded(args: &mut Args<'_>) -> Parsed<Forwarded> {
 /// Parses `ADDRESS[/LENGTH]`.
 pub(super) fn network(args: &mut Args<'_>) -> Parsed<(IpAddr, u8)> {
     let word = args.word("a network")?;
-    let (address, length) = word.text.split_once('/').unwrap_or((&word.text, ""));
-    let network = address.parse::<IpAddr>().ok().and_then(|ip| {
-        let most = if ip.is_ipv4() { 32 } else { 128 };
-        let length = match (length, length.parse::<std::net::Ipv4Addr>()) {
-            ("", _) => most,
-            // A netmask, as in 127.0.0.0/255.0.0.0.
-            (_, Ok(mask))
-                if ip.is_ipv4() && u32::from(mask).leading_ones() + u32::from(mask).trailing_zeros() == 32 =>
-            {
-                u32::from(mask).leading_ones() as u8
-            }
-            (length, _) => length.parse().ok()?,
-        };
-        (length <= most).then_some((ip, length))
-    });
-    match network {
+    match network_of(&word.text) {
         Some(network) => Ok(network),
         None => args.wrong(word, format!("'{}' is not a network", word.text), "expected for instance 127.0.0.0/8"),
     }
+}
+
+/// The network that `ADDRESS[/LENGTH]` means.
+pub(crate) fn network_of(text: &str) -> Option<(IpAddr, u8)> {
+    let (address, length) = text.split_once('/').unwrap_or((text, ""));
+    let ip: IpAddr = address.parse().ok()?;
+    let most = if ip.is_ipv4() { 32 } else { 128 };
+    let length = match (length, length.parse::<std::net::Ipv4Addr>()) {
+        ("", _) => most,
+        // A netmask, as in 127.0.0.0/255.0.0.0.
+        (_, Ok(mask)) if ip.is_ipv4() && u32::from(mask).leading_ones() + u32::from(mask).trailing_zeros() == 32 => {
+            u32::from(mask).leading_ones() as u8
+        }
+        (length, _) => length.parse().ok()?,
+    };
+    (length <= most).then_some((ip, length))
 }
 
 /// Parses `[METHOD] URI [VERSION]`.

@@ -7,6 +7,7 @@ use crate::{
     model::{LogProto, ServerNamespace},
     span::Spanned,
     tls,
+    values::{list, networks, number_above_zero, signature_algorithms},
 };
 
 pub(super) const KEYWORDS: &[Entry] = &[
@@ -25,7 +26,8 @@ pub(super) const KEYWORDS: &[Entry] = &[
         s.log_proto = Some(a.choice("a framing", known)?);
         Ok(())
     }),
-    Entry::accepted("log-bufsize", ONE, "Buffer for lines to a log server", "a ring keeps its lines"),
+    Entry::new("log-bufsize", ONE, "Buffer for lines to a log server", number_above_zero)
+        .notice("a ring keeps its lines"),
     Entry::accepted("shard", ONE, "Share of the keys that a peer receives", "every peer gets every key"),
     Entry::accepted("check-reuse-pool", NONE, "Lets health checks use idle connections", "each check opens its own"),
     Entry::accepted(
@@ -47,12 +49,10 @@ pub(super) const KEYWORDS: &[Entry] = &[
         "those sections are not read",
     ),
     Entry::refused("check-via-socks4", "Checks go through a SOCKS4 proxy", NO_SOCKS, "remove it"),
-    Entry::accepted(
-        "init-state",
-        ONE,
-        "State of the server before its first check",
-        "a server starts up until a check fails",
-    ),
+    Entry::new("init-state", ONE, "State of the server before its first check", |_, a| {
+        a.choice("a state", &[("fully-up", ()), ("up", ()), ("down", ()), ("fully-down", ())])
+    })
+    .notice("a server starts up until a check fails"),
     Entry::refused(
         "no-verifyhost",
         "Undoes 'verifyhost'",
@@ -62,8 +62,10 @@ pub(super) const KEYWORDS: &[Entry] = &[
     Entry::accepted("sni-auto", NONE, "Takes the server name for TLS from the request", "write 'sni req.hdr(host)'"),
     Entry::accepted("no-sni-auto", NONE, "Undoes 'sni-auto'", "names are only sent by 'sni'"),
     Entry::accepted("npn", ONE, "Protocols offered by NPN", "NPN is gone from TLS; write 'alpn'"),
-    Entry::accepted("sigalgs", ONE, "Signature algorithms", "the TLS library's own set is used"),
-    Entry::accepted("client-sigalgs", ONE, "Signature algorithms of ours", "the TLS library's own set is used"),
+    Entry::new("sigalgs", ONE, "Signature algorithms", signature_algorithms)
+        .notice("the TLS library's own set is used"),
+    Entry::new("client-sigalgs", ONE, "Signature algorithms of ours", signature_algorithms)
+        .notice("the TLS library's own set is used"),
     Entry::accepted("allow-0rtt", NONE, "TLS 1.3 early data", "early data is not sent to servers"),
     Entry::refused("force-sslv3", "SSL 3.0 only", tls::OLD_TLS, tls::NEWER_TLS),
     Entry::refused("force-tlsv10", "TLS 1.0 only", tls::OLD_TLS, tls::NEWER_TLS),
@@ -87,8 +89,12 @@ pub(super) const KEYWORDS: &[Entry] = &[
         "it belongs to 'source'",
         "write it after 'source ADDR'",
     ),
-    Entry::accepted("resolve-opts", ONE, "How several addresses of a name are used", "the first answer is used"),
-    Entry::accepted("resolve-net", ONE, "Networks whose addresses are preferred", "the first answer is used"),
+    Entry::new("resolve-opts", ONE, "How several addresses of a name are used", |_, a| {
+        list(a, "an option of resolving names", &["allow-dup-ip", "ignore-weight", "prevent-dup-ip"])
+    })
+    .notice("the first answer is used"),
+    Entry::new("resolve-net", ONE, "Networks whose addresses are preferred", networks)
+        .notice("the first answer is used"),
     Entry::new("namespace", ONE, "Connects from this network namespace, or with '*' from the client's", |s, a| {
         let Spanned { value, span } = a.spanned("a namespace, or '*'")?;
         s.namespace = Some(match value.as_str() {

@@ -111,7 +111,7 @@ fn files(case: &Case<'_>, config: &Config) -> (BTreeMap<String, String>, bool) {
     let base = config.global.crt_base.as_ref();
     for tls in config.proxies.iter().filter(|p| !p.disabled).flat_map(|p| p.binds.iter().filter_map(|b| b.tls.as_ref()))
     {
-        for crt in &tls.crt {
+        for crt in tls.default_crt.iter().chain(&tls.crt) {
             let path = crt.value.display().to_string();
             let inside: Vec<String> = std::fs::read_dir(&crt.value)
                 .map(|entries| {

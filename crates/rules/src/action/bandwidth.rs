@@ -6,12 +6,16 @@ use crate::{
     expr::Expr,
     hint,
     keyword::Places,
-    link::Scope,
+    link::{Linker, Scope},
+    problem::Problem,
     sample::Missing,
     table::{Bandwidth, Data, FilterId, Millis, Seen, Share, StickTable},
     words::{parse_size, parse_time_ms},
 };
-use penstock_config::model::BandwidthShare;
+use penstock_config::{
+    Span,
+    model::{BandwidthFilter, BandwidthShare},
+};
 use std::sync::Arc;
 
 /// The filter, and what the rule says of it.
@@ -75,6 +79,29 @@ impl LimitBandwidth {
     }
 }
 
+impl Linker<'_> {
+    /// The table of a filter with a key in the section `own`, and what counts there.
+    pub(crate) fn table_of(
+        &self,
+        filter: &BandwidthFilter,
+        own: &str,
+    ) -> Result<(Arc<StickTable>, Data), (Span, Problem)> {
+        let given = match &filter.share {
+            BandwidthShare::Entry { table, .. } => table.as_ref(),
+            BandwidthShare::Own(_) => None,
+        };
+        let (name, span) = given.map_or((own, filter.name.span), |table| (table.text.as_str(), table.span));
+        let table = self.table(name, 0..name.len()).map_err(|problem| (span, problem))?;
+        let data = if filter.download { Data::BytesOutRate } else { Data::BytesInRate };
+        if !table.spec.schema.has(data) {
+            let message = format!("the stick table '{name}' does not store '{}'", data.name());
+            let hint = format!("add '{}(1s)' to what it stores", data.name());
+            return Err((span, Problem::new(0..name.len(), message).hint(hint)));
+        }
+        Ok((table, data))
+    }
+}
+
 impl Build<'_, '_, '_> {
     pub(crate) fn bandwidth(&mut self) -> Option<Action> {
         let word = self.next("the name of a bandwidth filter")?;
@@ -105,20 +132,9 @@ impl Build<'_, '_, '_> {
             }
             BandwidthShare::Entry { key, table } => {
                 let own = &self.linker.config.proxies.get(id)?.name;
-                let (name, span) = table.as_ref().map_or((own, word.span), |table| (&table.text, table.span));
-                let table = match self.linker.table(name, 0..name.len()) {
-                    Ok(table) => table,
-                    Err(problem) => {
-                        problem.report(span, name, self.diagnostics);
-                        return None;
-                    }
-                };
-                let data = if filter.download { Data::BytesOutRate } else { Data::BytesInRate };
-                if !table.spec.schema.has(data) {
-                    let message = format!("the stick table '{name}' does not store '{}'", data.name());
-                    self.error(span, message, Some(format!("add '{}(1s)' to what it stores", data.name())));
-                    return None;
-                }
+                let name = table.as_ref().map_or(own, |table| &table.text);
+                // What is wrong with it is reported with the filter.
+                let (table, data) = self.linker.table_of(filter, own).ok()?;
                 let key_word = key.words.first()?;
                 let scope = Scope { place: self.scope.place.or(Places::REQUEST), ..self.scope };
                 match self.linker.expression_in(&key_word.text, 0, scope) {

@@ -66,7 +66,7 @@ pub(super) struct Instance {
     pub excluded: Vec<String>,
     /// Settings of this certificate alone, which override those of the line.
     conf: TlsConf,
-    /// Certificates of one bundle have the same number.
+    /// Certificates of one bundle have the same number, and all of `default-crt`.
     group: u64,
     pub context: Arc<Context>,
 }
@@ -206,14 +206,16 @@ impl Builder<'_> {
         Some(ring)
     }
 
-    /// Every certificate that the line names, in the order in which HAProxy loads them: `crt` as written, then the
-    /// lists.
+    /// Every certificate that the line names: the defaults, and then in the order in which HAProxy loads them `crt` as written
+    /// and the lists.
     fn wanted(&mut self, tls: &BindTls, lists: &mut Vec<Arc<str>>) -> Vec<Wanted> {
         let mut wanted = Vec::new();
-        for crt in &tls.crt {
+        let defaults = self.state.number();
+        let written = tls.default_crt.iter().map(|crt| (crt, true)).chain(tls.crt.iter().map(|crt| (crt, false)));
+        for (crt, is_default) in written {
             match self.expand(&crt.value, crt.span) {
                 Expanded::Files(files) => {
-                    let group = self.state.number();
+                    let group = if is_default { defaults } else { self.state.number() };
                     wanted.extend(files.into_iter().map(|path| Wanted {
                         name: path.to_string_lossy().into(),
                         path,
@@ -513,13 +515,13 @@ impl Line {
     }
 
     /// The first certificate is the default, together with those beside it for the same names with another type of key:
-    /// a client that sends no name still gets one it can verify.
+    /// a client that sends no name still gets one it can verify. `default-crt` says which they are.
     pub fn defaults(&self) -> Vec<Arc<Context>> {
         let Some(first) = self.instances.values().next() else { return Vec::new() };
         let names = &first.context.certificate.names;
-        let beside = |other: &Instance| {
-            other.group == first.group || !names.is_empty() && other.context.certificate.names == *names
-        };
+        let by_name = self.tls.default_crt.is_empty() && !names.is_empty();
+        let beside =
+            |other: &Instance| other.group == first.group || by_name && other.context.certificate.names == *names;
         let rest = self.instances.values().skip(1).filter(|instance| beside(instance));
         std::iter::once(first).chain(rest).map(|instance| instance.context.clone()).collect()
     }
