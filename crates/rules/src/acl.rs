@@ -1,5 +1,7 @@
 //! ACLs, and the conditions made of them.
 
+mod operators;
+
 use crate::{
     answer::Answer,
     context::{Context, Decide},
@@ -523,7 +525,7 @@ impl Linker<'_> {
         let ignore_case = list.first().is_some_and(|(_, ignore_case, _)| *ignore_case);
         let texts = list.iter().map(|(word, _, operator)| {
             let text = match with_operators {
-                true => range_of(&word.text, operator.as_deref(), dotted),
+                true => operators::range_of(&word.text, operator.as_deref(), dotted),
                 false => word.text.clone(),
             };
             (bytes_of(&text).into_owned(), "")
@@ -531,33 +533,13 @@ impl Linker<'_> {
         let reference = Reference::new("", false, texts);
         let reading = reference.reading(Comparison { ignore_case, dotted, ..Comparison::by(method) }, None);
         let reading = reading.map_err(|(at, problem)| {
-            let word = &list[at].0;
-            (word.span, Problem { at: 0..word.text.len(), ..problem })
+            let (word, _, operator) = &list[at];
+            (word.span, operators::misread(&word.text, operator.as_deref(), problem))
         })?;
         let (file, line) = self.written();
         reference.describe(&format!("acl '{fetch}' file '{file}' line {line}"), true);
         self.keep(reference, id);
         Ok(reading)
-    }
-}
-
-/// Writes `gt 5` as the range `6:`. For versions, the last part is incremented.
-fn range_of(text: &str, operator: Option<&str>, dotted: bool) -> String {
-    let step = |by: i64| -> String {
-        match (dotted, text.rsplit_once('.')) {
-            (true, Some((major, minor))) => match minor.parse::<i64>() {
-                Ok(minor) => format!("{major}.{}", minor.saturating_add(by)),
-                Err(_) => text.to_owned(),
-            },
-            _ => text.parse::<i64>().map_or(text.to_owned(), |n| n.saturating_add(by).to_string()),
-        }
-    };
-    match operator {
-        Some("ge") => format!("{text}:"),
-        Some("gt") => format!("{}:", step(1)),
-        Some("le") => format!(":{text}"),
-        Some("lt") => format!(":{}", step(-1)),
-        _ => text.to_owned(),
     }
 }
 
