@@ -68,6 +68,8 @@ pub enum ArgKind {
     Map,
     /// The type of a field of the PROXY header: a number, or its name.
     Tlv,
+    /// The name of a message digest, in one of OpenSSL's spellings.
+    Digest,
     /// One of these words.
     OneOf(&'static [&'static str]),
 }
@@ -108,6 +110,7 @@ impl ArgKind {
             ArgKind::Userlist => "userlist".into(),
             ArgKind::Map => "map file".into(),
             ArgKind::Tlv => "number or name of a type".into(),
+            ArgKind::Digest => crate::conv::DIGESTS.join("|"),
             ArgKind::OneOf(words) => words.join("|"),
         }
     }
@@ -172,7 +175,7 @@ pub enum Arg {
     Userlist(Arc<Userlist>),
     /// See [`ArgKind::Map`].
     Map(Reading),
-    /// The index of the word in [`ArgKind::OneOf`].
+    /// The index of the word in [`ArgKind::OneOf`], or of the digest.
     Word(usize),
 }
 

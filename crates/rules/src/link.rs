@@ -162,6 +162,8 @@ impl<'a> Linker<'a> {
         let named = matches!(spec.kind, ArgKind::Backend | ArgKind::Frontend | ArgKind::Table);
         let (text, at) = match given {
             Some((text, at)) if !(text.is_empty() && (named || spec.optional && !spec.kind.is_text())) => (text, at),
+            // Another table than that of the counter itself: nothing between parentheses is this section's own.
+            None if spec.kind == ArgKind::Table && spec.optional => return Ok(Arg::None),
             _ if named => return self.current(keyword, spec, name, scope),
             _ if spec.optional => return Ok(Arg::None),
             _ => {
@@ -245,6 +247,13 @@ impl<'a> Linker<'a> {
                 Some(kind) => Arg::Int(kind.into()),
                 None => return wrong("type of a field, 0 to 255 or its name"),
             },
+            ArgKind::Digest => match crate::conv::digest_named(text) {
+                Some(found) => Arg::Word(found),
+                None => {
+                    let known = format!("one of {}", crate::conv::DIGESTS.join(", "));
+                    return wrong("digest").map_err(|problem: Problem| problem.hint(known));
+                }
+            },
             ArgKind::OneOf(words) => match words.iter().position(|word| *word == text) {
                 Some(found) => Arg::Word(found),
                 None => {
@@ -300,7 +309,6 @@ impl<'a> Linker<'a> {
             (ArgKind::Table, Some((_, proxy))) if self.tables.contains_key(&proxy.name) => {
                 Ok(Arg::Table(Arc::clone(&self.tables[&proxy.name])))
             }
-            (ArgKind::Table, _) if spec.optional => Ok(Arg::None),
             (ArgKind::Table, _) => Err(Problem::new(
                 name,
                 format!("'{keyword}' needs the name of a stick table: this section declares none of its own"),

@@ -126,6 +126,7 @@ fn argument(of: &str, spec: &ArgSpec, dice: &mut Dice) -> String {
         ArgKind::Acl => "TRUE".to_owned(),
         ArgKind::Userlist => "users".to_owned(),
         ArgKind::Tlv => dice.pick(&["AUTHORITY", "UNIQUE_ID", "2", "0xe0"]).to_owned(),
+        ArgKind::Digest => dice.pick(&["md5", "SHA1", "sha-256", "sha512-256", "SHA3-384"]).to_owned(),
         ArgKind::OneOf(words) => dice.pick(words).to_owned(),
     }
 }

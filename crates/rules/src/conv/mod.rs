@@ -10,6 +10,7 @@ mod spec;
 mod special;
 mod text;
 
+pub(crate) use digests::{DIGESTS, digest_named};
 pub(crate) use maps::map_kind;
 pub use spec::{ConvFn, ConvSpec, ConvertFn};
 
