@@ -230,10 +230,26 @@ fn list(captures: &[Option<Vec<u8>>], flags: Flags, out: &mut Vec<u8>) {
             out.push(b' ');
         }
         match capture {
-            Some(capture) => flags.quoted(out, |out| write_escaped(capture, &IN_BRACES, flags, out)),
             None if flags.quote => out.extend_from_slice(b"\"\""),
-            None => out.push(b'-'),
+            capture => flags.quoted(out, |out| write_capture(capture.as_deref(), flags, out)),
         }
+    }
+}
+
+/// Writes one of `%hrl` or `%hsl`.
+pub(super) fn write_capture(capture: Option<&[u8]>, flags: Flags, out: &mut Vec<u8>) {
+    match capture {
+        Some(capture) => write_escaped(capture, &IN_BRACES, flags, out),
+        None => out.push(b'-'),
+    }
+}
+
+/// The captures of an alias that is a list of them.
+pub(super) fn captures_of<'c>(name: &str, ctx: &'c Context<'_>) -> Option<&'c [Option<Vec<u8>>]> {
+    match name {
+        "hrl" => Some(&ctx.txn.request_captures),
+        "hsl" => Some(&ctx.txn.response_captures),
+        _ => None,
     }
 }
 

@@ -14,6 +14,8 @@ pub struct Flags {
     pub hexadecimal: bool,
     /// Whether a missing value is written as `-`.
     pub mandatory: bool,
+    /// `json`: the value is written as JSON.
+    pub json: bool,
 }
 
 impl Flags {

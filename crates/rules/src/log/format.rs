@@ -3,6 +3,7 @@
 use super::{
     alias::{ALIASES, AliasSpec},
     flags::Flags,
+    json::{self, FieldType},
 };
 use crate::{
     context::{Context, Render},
@@ -18,6 +19,8 @@ use crate::{
 pub struct LogFormat {
     nodes: Vec<Node>,
     encode_http: bool,
+    /// Whether the line is an object of JSON, which has the named fields alone.
+    object: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -27,6 +30,14 @@ struct Node {
     /// The text that precedes it, usually empty or one character.
     text: Box<[u8]>,
     part: Part,
+    field: Field,
+}
+
+/// What `%(NAME:TYPE)` says of a part.
+#[derive(Clone, Debug, Default)]
+struct Field {
+    name: Box<str>,
+    kind: Option<FieldType>,
 }
 
 #[derive(Clone, Debug)]
@@ -68,12 +79,15 @@ pub const DEFAULT_HTTP: &str = "Connect from %ci:%cp to %fi:%fp (%f/HTTP)";
 impl LogFormat {
     /// A format that gives the text as it is, whatever it contains.
     pub fn literal(text: &[u8]) -> Self {
-        let node = Node { spaced: false, text: text.into(), part: Part::Nothing };
-        LogFormat { nodes: vec![node], encode_http: false }
+        let node = Node { spaced: false, text: text.into(), part: Part::Nothing, field: Field::default() };
+        LogFormat { nodes: vec![node], ..LogFormat::default() }
     }
 
     /// Appends the rendered text to `out`.
     pub fn render(&self, ctx: &Context<'_>, out: &mut Vec<u8>) {
+        if self.object {
+            return self.render_object(ctx, out);
+        }
         // Spaces around something that writes nothing become one space; a line never starts with one.
         let mut spaced = true;
         for node in &self.nodes {
@@ -89,6 +103,9 @@ impl LogFormat {
             }
             match &node.part {
                 Part::Nothing => {}
+                part @ (Part::Alias(_, Flags { json: true, .. }) | Part::Sample(_, Flags { json: true, .. })) => {
+                    part.encode(ctx, node.field.kind, out);
+                }
                 Part::Alias(spec, flags) => {
                     (spec.write)(ctx, *flags, out);
                 }
@@ -96,6 +113,21 @@ impl LogFormat {
             }
             spaced &= out.len() == before;
         }
+    }
+
+    fn render_object(&self, ctx: &Context<'_>, out: &mut Vec<u8>) {
+        out.push(b'{');
+        for (at, node) in self.nodes.iter().filter(|node| !node.field.name.is_empty()).enumerate() {
+            if at > 0 {
+                out.extend_from_slice(b", ");
+            }
+            // Nothing in a name needs an escape.
+            out.push(b'"');
+            out.extend_from_slice(node.field.name.as_bytes());
+            out.extend_from_slice(b"\": ");
+            node.part.encode(ctx, node.field.kind, out);
+        }
+        out.push(b'}');
     }
 
     fn sample(&self, ctx: &Context<'_>, expr: &Expr, flags: Flags, out: &mut Vec<u8>) {
@@ -126,8 +158,8 @@ impl LogFormat {
     /// The text, if it is constant.
     pub fn constant(&self) -> Option<&[u8]> {
         match &self.nodes[..] {
-            [] => Some(b""),
-            [Node { spaced: false, text, part: Part::Nothing }] => Some(text),
+            [] if !self.object => Some(b""),
+            [Node { spaced: false, text, part: Part::Nothing, .. }] if !self.object => Some(text),
             _ => None,
         }
     }
@@ -143,6 +175,17 @@ impl LogFormat {
             out.shrink_to_fit();
         }
         out
+    }
+}
+
+impl Part {
+    /// Writes it as JSON.
+    fn encode(&self, ctx: &Context<'_>, kind: Option<FieldType>, out: &mut Vec<u8>) {
+        match self {
+            Part::Nothing => {}
+            Part::Alias(spec, flags) => json::alias(ctx, spec, *flags, kind, out),
+            Part::Sample(expr, _) => json::sample(ctx, expr, kind, out),
+        }
     }
 }
 
@@ -190,14 +233,15 @@ impl Linker<'_> {
                     let start = at;
                     at += 1;
                     let mut flags = common;
+                    let mut field = Field::default();
                     if bytes.get(at) == Some(&b'(') {
-                        at = after_name(text, at)?;
+                        (field, at) = field_at(text, at)?;
                     }
                     if bytes.get(at) == Some(&b'{') {
                         let Some(len) = text[at..].find('}') else {
                             return Err(Problem::new(at..text.len(), "'%{' needs a closing '}'"));
                         };
-                        flags.change(&text[at + 1..at + len], at + 1, &mut self.of_no_effect)?;
+                        flags.change(&text[at + 1..at + len], at + 1, purpose, &mut self.of_no_effect)?;
                         at += len + 1;
                     }
                     if bytes.get(at) == Some(&b'[') {
@@ -205,7 +249,7 @@ impl Linker<'_> {
                         if bytes.get(end) != Some(&b']') {
                             return Err(Problem::new(end..text.len(), "']' is expected after the expression"));
                         }
-                        nodes.push(Part::Sample(Box::new(expr), flags));
+                        nodes.push(Part::Sample(Box::new(expr), flags), field);
                         at = end + 1;
                         continue;
                     }
@@ -219,7 +263,7 @@ impl Linker<'_> {
                     let Some(spec) = ALIASES.iter().find(|spec| spec.name == name) else {
                         return Err(unknown(name, start..at + name.len()));
                     };
-                    nodes.push(Part::Alias(spec, flags));
+                    nodes.push(Part::Alias(spec, flags), field);
                     at += name.len();
                 }
                 _ => {
@@ -229,7 +273,8 @@ impl Linker<'_> {
                 }
             }
         }
-        Ok(LogFormat { nodes: nodes.finish(), encode_http: matches!(purpose, Purpose::Http | Purpose::UniqueId) })
+        let encode_http = matches!(purpose, Purpose::Http | Purpose::UniqueId);
+        Ok(LogFormat { nodes: nodes.finish(), encode_http, object: common.json })
     }
 }
 
@@ -246,25 +291,24 @@ struct Nodes {
 impl Nodes {
     fn space(&mut self) {
         if !self.literal.is_empty() {
-            self.push(Part::Nothing);
+            self.push(Part::Nothing, Field::default());
         }
         self.spaced = true;
     }
-    fn push(&mut self, part: Part) {
+    fn push(&mut self, part: Part, field: Field) {
         let text = std::mem::take(&mut self.literal).into();
-        self.done.push(Node { spaced: std::mem::take(&mut self.spaced), text, part });
+        self.done.push(Node { spaced: std::mem::take(&mut self.spaced), text, part, field });
     }
     fn finish(mut self) -> Vec<Node> {
         if self.spaced || !self.literal.is_empty() {
-            self.push(Part::Nothing);
+            self.push(Part::Nothing, Field::default());
         }
         self.done
     }
 }
 
-/// Where what follows the name of a field begins: `(name)` or `(name:type)` at `open`. As in HAProxy 3.0, only encodings that we
-/// do not have would write it.
-fn after_name(text: &str, open: usize) -> Result<usize, Problem> {
+/// The field's name, `(name)` or `(name:type)` at `open`, and where what follows it begins.
+fn field_at(text: &str, open: usize) -> Result<(Field, usize), Problem> {
     const TYPES: &str = "a name may be followed by ':' and 'str', 'sint', 'bool' or 'raw'";
     let Some(len) = text[open..].find(')') else {
         return Err(Problem::new(open..text.len(), "'%(' needs a closing ')'"));
@@ -275,12 +319,18 @@ fn after_name(text: &str, open: usize) -> Result<usize, Problem> {
         let message = format!("'{name}' is not a field's name: letters, digits, '-' and '_' make one");
         return Err(Problem::new(open + 1..open + len, message));
     }
-    match kind {
-        None | Some("str" | "sint" | "bool" | "raw") => Ok(open + len + 1),
+    let kind = match kind {
+        None => None,
+        Some("str") => Some(FieldType::Text),
+        Some("sint") => Some(FieldType::Int),
+        Some("bool") => Some(FieldType::Bool),
+        Some("raw") => Some(FieldType::Raw),
         Some(kind) => {
-            Err(Problem::new(open + 1..open + len, format!("'{kind}' is not a field's type")).hint(TYPES.to_owned()))
+            let message = format!("'{kind}' is not a field's type");
+            return Err(Problem::new(open + 1..open + len, message).hint(TYPES.to_owned()));
         }
-    }
+    };
+    Ok((Field { name: name.into(), kind }, open + len + 1))
 }
 
 fn unknown(name: &str, at: std::ops::Range<usize>) -> Problem {
@@ -299,7 +349,13 @@ fn unknown(name: &str, at: std::ops::Range<usize>) -> Problem {
 impl Flags {
     /// Parses flags such as `+Q,-E`. As in HAProxy, a flag is what follows its last sign, and an unknown one changes nothing.
     /// Those go to `of_no_effect`.
-    fn change(&mut self, list: &str, at: usize, of_no_effect: &mut Vec<Problem>) -> Result<(), Problem> {
+    fn change(
+        &mut self,
+        list: &str,
+        at: usize,
+        purpose: Purpose,
+        of_no_effect: &mut Vec<Problem>,
+    ) -> Result<(), Problem> {
         for flag in list.split(',').map(str::trim) {
             // A flag without a sign changes nothing.
             let Some(sign) = flag.rfind(['+', '-']) else { continue };
@@ -309,13 +365,19 @@ impl Flags {
                 "E" => self.escape = on,
                 "X" => self.hexadecimal = on,
                 "M" => self.mandatory = on,
+                "json" if purpose == Purpose::Log => self.json = on,
+                "json" => {
+                    let message = "only log lines are encoded as 'json'";
+                    return Err(Problem::new(at..at + list.len(), message)
+                        .hint("use the converter 'json' for a value that stands in a text of JSON".to_owned()));
+                }
                 // Flags of HAProxy 3.0 that would change the whole line.
-                encoding @ ("json" | "cbor" | "bin") => {
+                encoding @ ("cbor" | "bin") => {
                     return Err(Problem::new(
                         at..at + list.len(),
                         format!("lines are not encoded as '{encoding}' here"),
                     )
-                    .hint("write the fields of the JSON object in the format".to_owned()));
+                    .hint("lines can be objects of JSON: %{+json}o".to_owned()));
                 }
                 "" => {}
                 other => of_no_effect.push(

@@ -4,6 +4,7 @@ mod alias;
 mod facts;
 mod flags;
 mod format;
+mod json;
 mod termination;
 
 pub use alias::{ALIASES, AliasSpec};
