@@ -463,7 +463,9 @@ pub(super) async fn head_failed(
         Head::Gone => {
             cells.client_aborts.inc();
             backend.client_aborts.inc();
-            live.x.log.termination = Termination(By::Client, During::Headers);
+            // As in HAProxy, where the end of a stream counts as one of its data.
+            let during = if live.conn.facts.http_major == 2 { During::Data } else { During::Headers };
+            live.x.log.termination = Termination(By::Client, during);
             respond::error(live, 400).await;
         }
         Head::Memory(NoMemory) => {

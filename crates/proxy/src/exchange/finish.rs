@@ -59,13 +59,15 @@ fn without_request(conn: &mut Conn<'_>, counts: bool) {
     conn.worker.give_exchange(x);
 }
 
-/// Counts and logs a connection in `mode tcp`.
+/// Counts and logs a connection in `mode tcp`. With `option dontlognull`, one from whose client nothing came is not logged.
 pub(crate) fn tcp(conn: &mut Conn<'_>, received: u64, x: &mut Exchange) {
     x.presence = None;
     x.log.bytes_uploaded = received;
     measure(conn, x, conn.worker.clock.now());
     count(conn, x);
-    write(conn, x);
+    if received > 0 || !conn.proxy().options.dontlognull {
+        write(conn, x);
+    }
 }
 
 /// Writes the line of `option logasap` in `mode tcp`, once the server is connected.

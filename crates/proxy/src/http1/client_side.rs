@@ -134,6 +134,13 @@ impl Http1Client {
         };
         Poll::Ready(Fill::End)
     }
+    /// Reads more behind what has been read; false once nothing more will come, or nothing more has room.
+    pub fn poll_more(&mut self, cx: &mut Context<'_>) -> Poll<bool> {
+        if self.ended.is_some() {
+            return Poll::Ready(false);
+        }
+        self.poll_fill(cx).map(|read| matches!(read, Fill::Bytes(_)))
+    }
     /// Whether bytes of the next request have been read already.
     pub fn has_input(&self) -> bool {
         self.input.is_some()

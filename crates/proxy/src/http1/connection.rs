@@ -2,9 +2,13 @@
 
 use super::client_side::{Http1Client, Received};
 use crate::{
-    connection::{Conn, IDLE_AFTER, close, stream::Stream},
+    connection::{Conn, IDLE_AFTER, close, in_time, stream::Stream},
     exchange::{self, ends::Client, finish, invalid, live::Live, respond, state::Exchange},
-    handshake, http2,
+    handshake,
+    http2::{
+        self,
+        connection::{PREFACE, PREFACE_HEAD},
+    },
     observe::http_counters::{Protocol, Running},
     worker::{pulse::Stage, turn},
 };
@@ -116,8 +120,8 @@ async fn request(conn: &mut Conn<'_>, client: &mut Http1Client, ready: Instant, 
     let mut x = begun.unwrap_or_else(|| conn.worker.take_exchange());
     let first_byte = conn.worker.clock.now();
     let timeouts = &conn.proxy().timeouts;
-    // The time of the first request runs from when the connection was ready for it.
-    let since = if conn.requests == 0 { ready } else { first_byte };
+    // As in HAProxy, the time of a request begins with its first byte, that of a silence before it when it could have come.
+    let since = if client.has_input() { first_byte } else { ready };
     // If nothing has come, the client has been silent for too long, and is told so now.
     let whole = if client.has_input() { timeouts.http_request.or(timeouts.client) } else { conn.patience() };
     let whole = whole.map(|limit| since + limit);
@@ -126,7 +130,7 @@ async fn request(conn: &mut Conn<'_>, client: &mut Http1Client, ready: Instant, 
     let due_from = |now| whole.into_iter().chain(silence.map(|limit| now + limit)).min();
     conn.deadline.set_at(due_from(first_byte));
     conn.begin(&mut x, ready, first_byte);
-    let received = {
+    let mut received = {
         let (deadline, head, clock) = (&mut conn.deadline, &mut x.request, &conn.worker.clock);
         let mut seen = client.partial().len();
         poll_fn(|cx| {
@@ -155,7 +159,10 @@ async fn request(conn: &mut Conn<'_>, client: &mut Http1Client, ready: Instant, 
     let worker = conn.worker;
     let frontend = worker.counters().frontend(conn.frontend);
     // As in HAProxy, whatever has begun as a request of HTTP/1 counts as a stream.
-    let begins_http2 = may_be_http2(conn, client, &x, &received);
+    let mut begins_http2 = may_be_http2(conn, client, &x, &received);
+    if begins_http2 {
+        (begins_http2, received) = rest_of_preface(conn, client, received).await;
+    }
     let begun = match received {
         Some(Received::Request | Received::Invalid(_)) => !begins_http2,
         Some(Received::Closed { partial } | Received::Failed { partial }) => partial,
@@ -235,6 +242,27 @@ fn may_be_http2(conn: &Conn<'_>, client: &Http1Client, x: &Exchange, received: &
         && conn.requests == 0
         && conn.bind().proto.is_none()
         && http2::connection::may_begin_so(client.partial())
+}
+
+/// Waits for the rest of HTTP/2's preface, and says whether it has come. If it has not, what has is a request, or part of one.
+async fn rest_of_preface(
+    conn: &mut Conn<'_>,
+    client: &mut Http1Client,
+    received: Option<Received>,
+) -> (bool, Option<Received>) {
+    while client.partial().len() < PREFACE.len() {
+        let more = in_time(&mut conn.deadline, poll_fn(|cx| client.poll_more(cx))).await;
+        if more == Some(true) && http2::connection::may_begin_so(client.partial()) {
+            continue;
+        }
+        let is_head = client.partial().len() >= PREFACE_HEAD.len();
+        return match more {
+            Some(false) if !is_head => (false, Some(Received::Closed { partial: true })),
+            None if !is_head => (false, None),
+            _ => (false, received),
+        };
+    }
+    (true, received)
 }
 
 async fn end(conn: &mut Conn<'_>, client: &mut Http1Client) {

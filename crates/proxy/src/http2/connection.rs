@@ -197,7 +197,9 @@ fn count_glitches(conn: &Conn<'_>, signals: &Signals) {
 }
 
 /// The bytes that a client starts with (RFC 9113 section 3.4).
-const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+pub(crate) const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+/// The part of it that is formed like a request.
+pub(crate) const PREFACE_HEAD: &[u8] = b"PRI * HTTP/2.0\r\n\r\n";
 
 /// Whether these bytes, possibly incomplete, can be the start of the preface.
 pub(crate) fn may_begin_so(bytes: &[u8]) -> bool {
@@ -341,6 +343,10 @@ impl Connected {
     fn change_phase(&mut self, conn: &mut Conn<'_>) -> bool {
         if let Some(reason) = self.signals.failure().filter(|_| self.phase != Phase::Cut) {
             self.phase = Phase::Cut;
+            if reason != Reason::ENHANCE_YOUR_CALM && self.streams.open() == 0 {
+                self.look_at_changes(conn);
+                finish::broken(conn);
+            }
             self.connection.abrupt_shutdown(reason);
             conn.deadline.set(Instant::now(), Some(GOODBYE));
             return true;

@@ -213,7 +213,7 @@ impl<S> Guard<S> {
     /// Guards what a client sends, from its preface on; `begun` has been read already. `table_size` is the HPACK table size
     /// that our settings allow.
     pub fn of_client(inner: S, begun: Vec<u8>, table_size: u32) -> (Self, Rc<Signals>) {
-        let heads = Heads::behind(PREFACE_BYTES, table_size as usize);
+        let heads = Heads::behind(PREFACE_BYTES, table_size as usize).settings_first();
         Guard::new(inner, Side::Client, begun, Some(heads))
     }
     /// Guards what a server sends. A flood ends its connection with an error.

@@ -45,6 +45,10 @@ impl Heads {
     pub fn behind(preface: usize, table_size: usize) -> Self {
         Heads { skip: preface, mirror: Mirror::with_limit(table_size), ..Heads::default() }
     }
+    /// Has the first frame be the client's settings.
+    pub fn settings_first(self) -> Self {
+        Heads { opened: Opened::unsettled(), ..self }
+    }
     /// Why the connection is to end, if it is.
     pub fn fatal(&self) -> Option<Reason> {
         self.fatal

@@ -40,6 +40,8 @@ pub(super) struct Opened {
     left_out_before: u32,
     /// The latest streams that the client has ended.
     ended: VecDeque<End>,
+    /// Whether the next frame must be the client's first settings.
+    unsettled: bool,
 }
 
 /// How a client ended its half of a stream.
@@ -67,6 +69,11 @@ pub(super) enum Verdict {
 impl Opened {
     /// Judges a frame by its header and by what has arrived of its payload.
     pub fn judge(&mut self, header: &Header, payload: &[u8]) -> Verdict {
+        // RFC 9113 section 3.4: the preface ends with settings.
+        if self.unsettled && (header.kind != SETTINGS || header.flags & ACK != 0) {
+            return Verdict::Fatal(Reason::PROTOCOL_ERROR);
+        }
+        self.unsettled = false;
         let of_connection = header.stream == 0;
         let known = header.stream <= self.last;
         match header.kind {
@@ -101,6 +108,11 @@ impl Opened {
             },
             _ => Verdict::Pass,
         }
+    }
+
+    /// A client of whom no frame has been seen.
+    pub fn unsettled() -> Opened {
+        Opened { unsettled: true, ..Opened::default() }
     }
 
     /// Records that a frame opens a stream, or ends its client's half.
