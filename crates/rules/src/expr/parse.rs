@@ -179,12 +179,6 @@ fn at_odds(word: &str, args: &[Arg]) -> Option<String> {
         "be2hex" if args.bytes(0).is_some_and(|separator| !separator.is_empty()) && !given(1) => {
             Some("'be2hex' needs the size of the chunks between which the separator stands".to_owned())
         }
-        "bytes" if args.int(0).is_some_and(|offset| offset < 0) => {
-            Some("'bytes' needs an offset of at least 0".to_owned())
-        }
-        "bytes" if args.int(1).is_some_and(|length| length < 1) => {
-            Some("'bytes' needs a length of at least 1 byte".to_owned())
-        }
         word if word.ends_with("payload_lv") && args.int(0).is_some_and(|offset| offset < 0) => {
             Some(format!("'{word}' needs an offset of at least 0"))
         }
