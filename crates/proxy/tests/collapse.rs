@@ -302,7 +302,8 @@ fn a_response_that_varies_is_fetched_once_for_each_kind_of_request() {
     let (proxy, port) = start(&slow, " collapse 9s", "");
     let first = ask(port, "GET", "Accept-Encoding: gzip\r\n");
     until("the first asks", || slow.asked() == 1);
-    let fields = |number: usize| if number % 2 == 0 { "Accept-Encoding: gzip\r\n" } else { "Accept-Encoding: br\r\n" };
+    let fields =
+        |number: usize| if number.is_multiple_of(2) { "Accept-Encoding: gzip\r\n" } else { "Accept-Encoding: br\r\n" };
     let others: Vec<Client> = (0..40).map(|number| ask(port, "GET", fields(number))).collect();
     until("the others wait", || waiting(&proxy) == 40);
     slow.open();

@@ -8,8 +8,15 @@ use crate::{
     version1::{may_sign, parse, signature},
 };
 use rustls::crypto::WebPkiSupportedAlgorithms;
-use rustls_pki_types::{CertificateDer, UnixTime};
-use x509_parser::{certificate::X509Certificate, time::ASN1Time};
+use rustls_pki_types::{CertificateDer, CertificateRevocationListDer, UnixTime};
+use std::borrow::Cow;
+use x509_parser::{
+    certificate::X509Certificate,
+    extensions::{ExtendedKeyUsage, GeneralName, GeneralSubtree, KeyUsage, ParsedExtension, X509Extension},
+    prelude::FromDer,
+    revocation_list::CertificateRevocationList,
+    time::ASN1Time,
+};
 
 /// Most signatures that are checked for one chain.
 const SIGNATURES_MAX: u32 = 16;
@@ -67,8 +74,21 @@ pub(crate) fn faults(
         }
         break;
     }
-    let issuers = chain.iter().enumerate().skip(1);
-    faults.extend(issuers.filter(|(_, (_, issuer))| !may_sign(issuer)).map(|(depth, _)| at(depth)(INVALID_CA)));
+    faults.extend(unfit(&chain[0].1, USES_OF_CLIENTS).map(at(0)));
+    for (depth, (_, issuer)) in chain.iter().enumerate().skip(1) {
+        faults.extend(unfit(issuer, USES_OF_CLIENTS).map(at(depth)));
+        if !may_sign(issuer) {
+            faults.push(at(depth)(INVALID_CA));
+        } else if !matches!(issuer.name_constraints(), Ok(None)) {
+            // They are webpki's to check, which may not have come to that.
+            faults.push(at(0)(NOT_PERMITTED));
+        }
+        // How many authorities stand below it (RFC 5280, 4.2.1.9).
+        let most = issuer.basic_constraints().ok().flatten().and_then(|limits| limits.value.path_len_constraint);
+        if most.is_some_and(|most| depth as u32 - 1 > most) {
+            faults.push(at(depth)(PATH_TOO_LONG));
+        }
+    }
     let now = i64::try_from(now.as_secs()).ok().and_then(|secs| ASN1Time::from_timestamp(secs).ok());
     for (depth, (_, certificate)) in chain.iter().enumerate().rev() {
         let validity = certificate.validity();
@@ -81,6 +101,119 @@ pub(crate) fn faults(
     faults
 }
 
+/// What a certificate in a client's chain must permit, if it names what it is for.
+const USES_OF_CLIENTS: fn(&ExtendedKeyUsage<'_>) -> bool = |uses| uses.any || uses.client_auth;
+
+/// Why a certificate is not for this: other uses are named, or it has an extension that has to be understood, and is not.
+fn unfit(certificate: &X509Certificate<'_>, permits: fn(&ExtendedKeyUsage<'_>) -> bool) -> Option<u32> {
+    match certificate.extended_key_usage() {
+        Ok(Some(uses)) if !permits(uses.value) => return Some(INVALID_PURPOSE),
+        Err(_) => return Some(INVALID_PURPOSE),
+        _ => {}
+    }
+    let is_odd = |extension: &X509Extension<'_>| {
+        extension.critical
+            && matches!(
+                extension.parsed_extension(),
+                ParsedExtension::UnsupportedExtension { .. } | ParsedExtension::ParseError { .. }
+            )
+    };
+    certificate.extensions().iter().any(is_odd).then_some(UNKNOWN_EXTENSION)
+}
+
+/// Most certificates that are looked at for the issuers of a leaf, and most of them with one name: webpki tries all ways through them, and takes
+/// seconds for two hundred of one name.
+const ISSUERS_MAX: usize = 12;
+const NAMESAKES_MAX: usize = 3;
+
+/// The certificates that may have issued others.
+pub(crate) fn issuers<'a>(above: &'a [CertificateDer<'a>]) -> Cow<'a, [CertificateDer<'a>]> {
+    let mut kept: Vec<(&CertificateDer<'_>, Vec<u8>)> = Vec::new();
+    for der in above.iter().filter(|der| may_issue(der)) {
+        let name = parse(der).map_or_else(Vec::new, |parsed| parsed.subject().as_raw().to_vec());
+        let namesakes = kept.iter().filter(|(_, other)| *other == name).count();
+        if kept.len() < ISSUERS_MAX && namesakes < NAMESAKES_MAX && kept.iter().all(|(other, _)| *other != der) {
+            kept.push((der, name));
+        }
+    }
+    match kept.len() == above.len() {
+        true => Cow::Borrowed(above),
+        false => Cow::Owned(kept.into_iter().map(|(der, _)| der.clone()).collect()),
+    }
+}
+
+/// Whether a certificate's key usage lets it sign others (RFC 5280, 6.1.4 (n)); webpki does not ask.
+pub(crate) fn may_issue(der: &CertificateDer<'_>) -> bool {
+    match parse(der).as_ref().map(|certificate| certificate.key_usage()) {
+        Some(Ok(Some(usage))) => usage.value.key_cert_sign(),
+        Some(Err(_)) => false,
+        _ => true,
+    }
+}
+
+/// What OpenSSL looks at besides, in a leaf whose chain is valid: its common name, if it has no other and the authorities may not issue for all
+/// names, and for clients whether its key may sign.
+pub(crate) fn of_leaf(
+    leaf: &CertificateDer<'_>,
+    above: &[CertificateDer<'_>],
+    anchors: &[CertificateDer<'static>],
+    is_client: bool,
+) -> Option<Refusal> {
+    let parsed = parse(leaf)?;
+    let refused = |code| Some(Refusal { code, depth: 0 });
+    let signs = |usage: &KeyUsage| usage.digital_signature() || usage.key_agreement();
+    match parsed.key_usage() {
+        Ok(Some(usage)) if is_client && !signs(usage.value) => return refused(INVALID_PURPOSE),
+        _ => {}
+    }
+    let others = parsed.subject_alternative_name().ok().flatten();
+    if others.is_some_and(|names| names.value.general_names.iter().any(|name| matches!(name, GeneralName::DNSName(_))))
+    {
+        return None;
+    }
+    let hosts: Vec<&str> =
+        parsed.subject().iter_common_name().filter_map(|name| name.as_str().ok()).filter(is_host).collect();
+    if hosts.is_empty() {
+        return None;
+    }
+    for authority in above.iter().chain(anchors).filter_map(parse) {
+        let Ok(Some(constraints)) = authority.name_constraints() else { continue };
+        let bases = |list: &Option<Vec<GeneralSubtree<'_>>>| -> Vec<String> {
+            let names = list.iter().flatten().filter_map(|subtree| match subtree.base {
+                GeneralName::DNSName(name) => Some(name.to_ascii_lowercase()),
+                _ => None,
+            });
+            names.collect()
+        };
+        let (permitted, excluded) =
+            (bases(&constraints.value.permitted_subtrees), bases(&constraints.value.excluded_subtrees));
+        for host in &hosts {
+            if !permitted.is_empty() && !permitted.iter().any(|base| is_within(host, base)) {
+                return refused(NOT_PERMITTED);
+            }
+            if excluded.iter().any(|base| is_within(host, base)) {
+                return refused(EXCLUDED);
+            }
+        }
+    }
+    None
+}
+
+/// Whether a common name is taken for the name of a host.
+fn is_host(name: &&str) -> bool {
+    let letters = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.' | b'*');
+    name.contains('.') && name.bytes().all(letters)
+}
+
+/// Whether a host is in a subtree of names (RFC 5280, 4.2.1.10).
+fn is_within(host: &str, base: &str) -> bool {
+    let host = host.to_ascii_lowercase();
+    match host.strip_suffix(base) {
+        Some(rest) => rest.is_empty() || base.is_empty() || base.starts_with('.') || rest.ends_with('.'),
+        None => false,
+    }
+}
+
 const BAD_SIGNATURE: u32 = 7;
 const NOT_YET_VALID: u32 = 9;
 const EXPIRED: u32 = 10;
@@ -88,7 +221,23 @@ const SELF_SIGNED: u32 = 18;
 const SELF_SIGNED_ABOVE: u32 = 19;
 const NO_ISSUER: u32 = 20;
 const UNVERIFIED_LEAF: u32 = 21;
-const INVALID_CA: u32 = 24;
+const INVALID_CA: u32 = 79;
+const PATH_TOO_LONG: u32 = 25;
+const INVALID_PURPOSE: u32 = 26;
+const NO_CERT_SIGN: u32 = 32;
+const UNKNOWN_EXTENSION: u32 = 34;
+const NOT_PERMITTED: u32 = 47;
+const EXCLUDED: u32 = 48;
+/// The last of the errors about constraints of names.
+const NAMES_UNKNOWN: u32 = 53;
+
+/// Whether an error cannot be ignored: OpenSSL goes on after none of these.
+pub(crate) fn is_final(refusal: Refusal) -> bool {
+    matches!(refusal.code, NO_CERT_SIGN | UNKNOWN_EXTENSION | NOT_PERMITTED..=NAMES_UNKNOWN)
+}
+
+/// The fault of a chain with certificates that may not issue others.
+pub(crate) const MAY_NOT_SIGN: Refusal = Refusal { code: NO_CERT_SIGN, depth: 1 };
 
 /// Whether an error says that the chain leads to no authority.
 pub(crate) fn breaks_off(refusal: Refusal) -> bool {
@@ -100,8 +249,65 @@ pub(crate) fn is_of_time(refusal: Refusal) -> bool {
     matches!(refusal.code, NOT_YET_VALID | EXPIRED)
 }
 
-/// A time at which a certificate is valid.
-pub(crate) fn time_within(leaf: &CertificateDer<'_>) -> Option<UnixTime> {
-    let end = parse(leaf)?.validity().not_after.timestamp();
-    Some(UnixTime::since_unix_epoch(std::time::Duration::from_secs(u64::try_from(end).ok()?)))
+/// A time at which a certificate and those above it are valid, if there is one.
+pub(crate) fn common_time(leaf: &CertificateDer<'_>, above: &[CertificateDer<'_>]) -> Option<UnixTime> {
+    let all: Vec<X509Certificate<'_>> = std::iter::once(leaf).chain(above).filter_map(parse).collect();
+    let end = all.iter().map(|certificate| certificate.validity().not_after.timestamp()).min()?;
+    let begin = all.iter().map(|certificate| certificate.validity().not_before.timestamp()).max()?;
+    let end = u64::try_from(end).ok().filter(|_| begin <= end)?;
+    Some(UnixTime::since_unix_epoch(std::time::Duration::from_secs(end)))
+}
+
+/// Whether one of the lists revokes this certificate.
+pub(crate) fn is_listed(leaf: &CertificateDer<'_>, lists: &[CertificateRevocationListDer<'static>]) -> bool {
+    let Some(leaf) = parse(leaf) else { return false };
+    lists.iter().filter_map(|list| CertificateRevocationList::from_der(list).ok()).any(|(_, list)| {
+        list.issuer().as_raw() == leaf.issuer().as_raw()
+            && list.iter_revoked_certificates().any(|entry| entry.raw_serial() == leaf.raw_serial())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, KeyPair, KeyUsagePurpose};
+
+    fn authority(name: &str, usage: KeyUsagePurpose) -> CertificateDer<'static> {
+        let mut params = CertificateParams::new(Vec::new()).unwrap();
+        params.distinguished_name.push(DnType::CommonName, name);
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        params.key_usages = vec![usage];
+        params.self_signed(&KeyPair::generate().unwrap()).unwrap().der().clone()
+    }
+
+    #[test]
+    fn few_issuers_are_looked_at_and_fewer_of_one_name() {
+        let sign = || KeyUsagePurpose::KeyCertSign;
+        let usual: Vec<_> = ["a", "b", "c"].map(|name| authority(name, sign())).into();
+        assert_eq!(issuers(&usual), usual);
+        let namesakes: Vec<_> = (0..50).map(|_| authority("same", sign())).collect();
+        assert_eq!(issuers(&namesakes), &namesakes[..NAMESAKES_MAX]);
+        let many: Vec<_> = (0..50).map(|number| authority(&number.to_string(), sign())).collect();
+        assert_eq!(issuers(&many), &many[..ISSUERS_MAX]);
+        let twice = [usual[0].clone(), usual[0].clone()];
+        assert_eq!(issuers(&twice), &twice[..1]);
+        let of_lists = [authority("d", KeyUsagePurpose::CrlSign), usual[0].clone()];
+        assert_eq!(issuers(&of_lists), &of_lists[1..], "one that may sign lists alone is no issuer");
+    }
+
+    #[test]
+    fn hosts_are_within_subtrees_of_whole_labels() {
+        for (host, base, is) in [
+            ("a.good.example", "good.example", true),
+            ("good.example", "good.example", true),
+            ("A.Good.Example", "good.example", true),
+            ("bad-good.example", "good.example", false),
+            ("a.good.example", ".good.example", true),
+            ("good.example", ".good.example", false),
+            ("a.bad.example", "good.example", false),
+            ("anything.example", "", true),
+        ] {
+            assert_eq!(is_within(host, base), is, "{host} in {base}");
+        }
+    }
 }

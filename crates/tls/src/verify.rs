@@ -83,6 +83,9 @@ impl Ignored {
     }
 
     fn covers(&self, refusal: Refusal) -> bool {
+        if chain::is_final(refusal) {
+            return false;
+        }
         if refusal.code == VERSION_1 {
             // Nothing is known of such a chain.
             return self.leaf == Codes::All && self.authorities == Codes::All;
@@ -219,6 +222,9 @@ pub(crate) struct Clients {
     anchors: Vec<CertificateDer<'static>>,
     hints: Vec<DistinguishedName>,
     mandatory: bool,
+    /// The same, which takes revocation lists for valid that have expired.
+    lenient: Arc<dyn ClientCertVerifier>,
+    lists: Vec<CertificateRevocationListDer<'static>>,
     /// Whether there are revocation lists.
     revokes: bool,
     ignored: Ignored,
@@ -240,12 +246,18 @@ impl Clients {
         ignored: Ignored,
     ) -> Result<Clients, String> {
         let (provider, revokes) = (Arc::new(crate::provider::default_provider()), !crls.is_empty());
-        let chain = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider)
-            .with_crls(crls)
-            .enforce_revocation_expiration()
-            .build()
-            .map_err(|e| e.to_string())?;
-        Ok(Clients { chain, anchors, hints, mandatory, revokes, ignored, algorithms: algorithms() })
+        let roots = Arc::new(roots);
+        let builder = || {
+            WebPkiClientVerifier::builder_with_provider(roots.clone(), provider.clone()).with_crls(crls.iter().cloned())
+        };
+        let chain = builder().enforce_revocation_expiration().build().map_err(|e| e.to_string())?;
+        // Only where errors are ignored is it asked.
+        let lenient = match ignored.is_empty() || !revokes {
+            true => chain.clone(),
+            false => builder().build().map_err(|e| e.to_string())?,
+        };
+        let lists = if ignored.is_empty() { Vec::new() } else { crls };
+        Ok(Clients { chain, lenient, lists, anchors, hints, mandatory, revokes, ignored, algorithms: algorithms() })
     }
 
     /// The result of verification before ignored errors are applied.
@@ -261,12 +273,17 @@ impl Clients {
         if is_anchor(leaf, &self.anchors) {
             return Ok(());
         }
+        let is_odd = self.ignores() && !above.iter().all(chain::may_issue);
+        let above = &*chain::issuers(above);
         let verdict = match self.chain.verify_client_cert(leaf, above, now) {
             Ok(_) => Ok(()),
             Err(error) if self.revokes => Err(error),
             // webpki refuses every leaf of version 1.
             Err(error) => version1::verify(leaf, above, &self.anchors, now, &self.algorithms).unwrap_or(Err(error)),
         };
+        if let (Ok(()), Some(fault)) = (&verdict, chain::of_leaf(leaf, above, &self.anchors, true)) {
+            return Err(Rejected { faults: vec![fault], error: CertificateError::InvalidPurpose.into() });
+        }
         verdict.map_err(|error| {
             let found = refusal(&error, leaf, above);
             let faults = match found.code {
@@ -274,7 +291,8 @@ impl Clients {
                 _ if self.ignores() => self.faults(found, leaf, above, now),
                 _ => vec![found],
             };
-            Rejected { faults, error }
+            let more = is_odd.then_some(chain::MAY_NOT_SIGN);
+            Rejected { faults: faults.into_iter().chain(more).collect(), error }
         })
     }
 
@@ -288,20 +306,17 @@ impl Clients {
     ) -> Vec<Refusal> {
         let mut faults = chain::faults(leaf, above, &self.anchors, now, &self.algorithms);
         let is_broken = faults.iter().any(|fault| chain::breaks_off(*fault));
-        let mut more = Vec::new();
-        // OpenSSL knows neither of the two, and has said already that nobody vouches for the leaf.
-        if !faults.contains(&found) && !(is_broken && matches!(found.code, VERSION_1 | UNSPECIFIED)) {
-            more.push(found);
+        // OpenSSL knows neither of the two, and has said already what is wrong.
+        let is_explained = matches!(found.code, VERSION_1 | UNSPECIFIED) && !faults.is_empty()
+            || faults.iter().any(|fault| fault.code == found.code);
+        let mut more = if is_explained { Vec::new() } else { self.placed(found, leaf) };
+        more.extend(chain::of_leaf(leaf, above, &self.anchors, true).filter(|fault| !faults.contains(fault)));
+        if !is_broken {
+            self.look_behind(found, leaf, above, now, &mut more);
+        } else if self.revokes {
+            more.extend(self.placed(Refusal { code: NO_LIST, depth: 0 }, leaf));
         }
-        if self.revokes && !is_broken && !matches!(found.code, REVOKED | NO_LIST | OUTDATED_LIST) {
-            // Lists come last: they have not been looked at.
-            let again = chain::time_within(leaf).filter(|_| chain::is_of_time(found) && found.depth == 0);
-            match again.map(|then| self.chain.verify_client_cert(leaf, above, then)) {
-                Some(Ok(_)) => {}
-                Some(Err(error)) => more.push(refusal(&error, leaf, above)),
-                None => more.push(Refusal { code: NO_LIST, depth: 0 }),
-            }
-        }
+        more.retain(|fault| faults.iter().all(|known| known.code != fault.code));
         let times = faults.iter().position(|fault| chain::is_of_time(*fault)).unwrap_or(faults.len());
         faults.splice(times..times, more);
         faults
@@ -310,6 +325,47 @@ impl Clients {
     /// Whether a session can be open despite a refusal, so that its number has to be found again.
     pub fn ignores(&self) -> bool {
         !self.ignored.is_empty()
+    }
+
+    /// Has webpki go on as if what it found were not so, as far as that can be done, and adds what it finds then.
+    fn look_behind(
+        &self,
+        found: Refusal,
+        leaf: &CertificateDer<'_>,
+        above: &[CertificateDer<'_>],
+        now: UnixTime,
+        more: &mut Vec<Refusal>,
+    ) {
+        let (mut found, mut chain, mut then) = (found, &self.chain, now);
+        for _ in 0..3 {
+            match found.code {
+                _ if chain::is_of_time(found) && then == now => match chain::common_time(leaf, above) {
+                    Some(time) => then = time,
+                    None => break,
+                },
+                OUTDATED_LIST if !Arc::ptr_eq(chain, &self.lenient) => chain = &self.lenient,
+                REVOKED | NO_LIST => return,
+                _ => break,
+            }
+            let Err(error) = chain.verify_client_cert(leaf, above, then) else { return };
+            found = refusal(&error, leaf, above);
+            more.extend(self.placed(found, leaf));
+        }
+        if self.revokes {
+            // The lists have not been looked at.
+            more.extend(self.placed(Refusal { code: NO_LIST, depth: 0 }, leaf));
+        }
+    }
+
+    /// Where in the chain an error is that webpki gives no place: it may be the leaf's, and it may be that of an authority.
+    fn placed(&self, found: Refusal, leaf: &CertificateDer<'_>) -> Vec<Refusal> {
+        let at = |depth| Refusal { code: found.code, depth };
+        match found.code {
+            REVOKED if chain::is_listed(leaf, &self.lists) => vec![at(0)],
+            REVOKED => vec![at(1)],
+            _ if found.depth > 0 || chain::is_of_time(found) || chain::breaks_off(found) => vec![found],
+            _ => vec![at(0), at(1)],
+        }
     }
 }
 
@@ -432,12 +488,16 @@ impl ServerCertVerifier for Servers {
             // webpki checks the chain first and the name last. No certificate is for this address, so an error about
             // the name means that everything else is valid.
             let nobody = ServerName::IpAddress(Ipv4Addr::UNSPECIFIED.into());
+            let above = &*chain::issuers(above);
             match chain.verify_server_cert(leaf, above, &nobody, &[], now) {
                 Ok(_) => {}
                 Err(error) if is_about_the_name(&error) => {}
                 Err(error) if self.revokes => return Err(error),
                 // webpki refuses every leaf of version 1.
                 Err(error) => version1::verify(leaf, above, anchors, now, &self.algorithms).unwrap_or(Err(error))?,
+            }
+            if chain::of_leaf(leaf, above, anchors, false).is_some() {
+                return Err(CertificateError::NotValidForName.into());
             }
         }
         let expected = match name {

@@ -121,10 +121,11 @@ pub(crate) fn parse<'a>(der: &'a CertificateDer<'_>) -> Option<X509Certificate<'
 
 /// Whether an anchor may issue leaves without restriction.
 fn may_issue(anchor: &X509Certificate<'_>) -> bool {
-    may_sign(anchor) && (anchor.version() == X509Version::V1 || matches!(anchor.extended_key_usage(), Ok(None)))
+    let is_free = matches!(anchor.name_constraints(), Ok(None)) && matches!(anchor.extended_key_usage(), Ok(None));
+    may_sign(anchor) && (anchor.version() == X509Version::V1 || is_free)
 }
 
-/// Whether a certificate is that of an authority, for any names. One of version 1 is if it is self-signed, as in OpenSSL.
+/// Whether a certificate is that of an authority. One of version 1 is if it is self-signed, as in OpenSSL.
 pub(crate) fn may_sign(authority: &X509Certificate<'_>) -> bool {
     if authority.version() == X509Version::V1 {
         return authority.subject().as_raw() == authority.issuer().as_raw();
@@ -133,7 +134,7 @@ pub(crate) fn may_sign(authority: &X509Certificate<'_>) -> bool {
         Ok(usage) => usage.is_none_or(|usage| usage.value.key_cert_sign()),
         Err(_) => false,
     };
-    authority.is_ca() && signs && matches!(authority.name_constraints(), Ok(None))
+    authority.is_ca() && signs
 }
 
 /// What an issuer has signed.

@@ -162,6 +162,69 @@ fn an_ignored_error_hides_no_other() {
     });
 }
 
+/// What webpki does not look at, or not any more after an error: HAProxy 3.0 refuses each of these.
+#[test]
+fn chains_that_openssl_refuses_are_refused() {
+    use rcgen::{BasicConstraints, ExtendedKeyUsagePurpose, GeneralSubtree, IsCa, KeyUsagePurpose, NameConstraints};
+    let ca = Authority::new("ca");
+    let past = rcgen::date_time_ymd(2021, 1, 1);
+    let signs_not = ca.below("signs not", |params| params.key_usages = vec![KeyUsagePurpose::DigitalSignature]);
+    let short = ca.below("short", |params| params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0)));
+    let too_deep = short.below("too deep", |_| ());
+    let good = ca.below("good", |_| ());
+    let mut namesakes = vec![Authority::new("stranger").below("same", |_| ())];
+    for _ in 0..150 {
+        namesakes.push(namesakes[0].below("same", |_| ()));
+    }
+    let limited = ca.below("limited", |params| {
+        let permitted_subtrees = vec![GeneralSubtree::DnsName("good.example".into())];
+        params.name_constraints = Some(NameConstraints { permitted_subtrees, excluded_subtrees: Vec::new() });
+    });
+    let nameless = |name: &'static str| {
+        move |params: &mut rcgen::CertificateParams| {
+            params.subject_alt_names.clear();
+            params.distinguished_name.push(rcgen::DnType::CommonName, name);
+        }
+    };
+    let no_signature =
+        |params: &mut rcgen::CertificateParams| params.key_usages = vec![KeyUsagePurpose::KeyEncipherment];
+    let expired_server = |params: &mut rcgen::CertificateParams| {
+        params.not_after = past;
+        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+    };
+    let expired = |params: &mut rcgen::CertificateParams| params.not_after = past;
+    let sign =
+        |by: &Authority, change: &dyn Fn(&mut rcgen::CertificateParams)| by.sign_with(Kind::P256, "client", change);
+    let chain = |leaf: String, above: &[&Authority]| above.iter().fold(leaf, |chain, by| chain + &by.pem);
+    let cases = [
+        ("/good.pem", "", chain(sign(&good, &|_| ()), &[&good]), true),
+        ("/signs-not.pem", "", chain(sign(&signs_not, &|_| ()), &[&signs_not]), false),
+        ("/signs-not-ignored.pem", "all", chain(sign(&signs_not, &|_| ()), &[&signs_not]), false),
+        ("/within.pem", "", chain(sign(&limited, &nameless("a.good.example")), &[&limited]), true),
+        ("/beyond.pem", "", chain(sign(&limited, &nameless("a.bad.example")), &[&limited]), false),
+        ("/no-signature.pem", "", sign(&ca, &no_signature), false),
+        // For these, webpki would try all ways from one namesake to another: seconds.
+        ("/namesakes.pem", "", chain(sign(&namesakes[0], &|_| ()), &namesakes.iter().collect::<Vec<_>>()), false),
+        ("/expired.pem", "10", chain(sign(&good, &expired), &[&good]), true),
+        ("/expired-server.pem", "10", sign(&ca, &expired_server), false),
+        ("/expired-too-deep.pem", "10", chain(sign(&too_deep, &expired), &[&too_deep, &short]), false),
+    ];
+    let site = ca.sign(Kind::Rsa2048, "site.test");
+    let mut list = vec![("/site.pem", site.as_str()), ("/ca.pem", ca.pem.as_str())];
+    list.extend(cases.iter().map(|(name, _, pem, _)| (*name, pem.as_str())));
+    let setup = Setup { files: files(&list) };
+    worker(async {
+        for (name, ignored, _, is_let_in) in &cases {
+            let bind = setup.bind(Verify::Required, |tls| {
+                tls.crt_ignore_err = (!ignored.is_empty()).then(|| (*ignored).to_owned());
+            });
+            let server = facts_server(acceptor(bind, &setup.files)).await;
+            let got = ask(&setup.client(Some(name), None), server, Some("site.test")).await;
+            assert_eq!(got.is_ok(), *is_let_in, "{name}, ignoring '{ignored}': {got:?}");
+        }
+    });
+}
+
 #[test]
 fn a_server_is_verified_by_chain_and_by_name() {
     let setup = setup();

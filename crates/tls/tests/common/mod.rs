@@ -297,6 +297,18 @@ impl Authority {
         Authority { pem: cert.pem(), key_pem: key.serialize_pem(), issuer: rcgen::Issuer::new(params, key) }
     }
 
+    /// An authority below this one.
+    pub fn below(&self, name: &str, change: impl FnOnce(&mut rcgen::CertificateParams)) -> Authority {
+        let key = key(Kind::P256);
+        let mut params = rcgen::CertificateParams::new(Vec::new()).unwrap();
+        params.distinguished_name.push(rcgen::DnType::CommonName, name);
+        params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+        params.key_usages = vec![rcgen::KeyUsagePurpose::KeyCertSign, rcgen::KeyUsagePurpose::CrlSign];
+        change(&mut params);
+        let cert = params.signed_by(&key, &self.issuer).unwrap();
+        Authority { pem: cert.pem(), key_pem: key.serialize_pem(), issuer: rcgen::Issuer::new(params, key) }
+    }
+
     /// A certificate of `name` with its key, as one PEM.
     pub fn sign(&self, kind: Kind, name: &str) -> String {
         self.sign_with(kind, name, |_| ())
