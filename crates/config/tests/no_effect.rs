@@ -41,6 +41,13 @@ const VALUES: &[&str] = &[
     "by-thread",
     "listeners",
     "id",
+    "mode 600",
+    "none",
+    "rdhup",
+    "connection",
+    "down",
+    "allow-dup-ip",
+    "127.0.0.0/8",
 ];
 
 /// A configuration with that row as its only line that matters.
