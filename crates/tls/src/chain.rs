@@ -5,7 +5,7 @@
 
 use crate::{
     verify::Refusal,
-    version1::{may_sign, parse, signature},
+    version1::{lets_sign, may_sign, parse, signature},
 };
 use rustls::crypto::WebPkiSupportedAlgorithms;
 use rustls_pki_types::{CertificateDer, CertificateRevocationListDer, UnixTime};
@@ -33,39 +33,35 @@ pub(crate) fn faults(
     let at = |depth: usize| move |code| Refusal { code, depth: depth as u32 };
     let Some(first) = parse(leaf) else { return vec![at(0)(1)] };
     let trusted: Vec<X509Certificate<'_>> = anchors.iter().filter_map(parse).collect();
-    let others: Vec<X509Certificate<'_>> = above.iter().filter_map(parse).collect();
-    let mut chain: Vec<(Option<&CertificateDer<'_>>, X509Certificate<'_>)> = vec![(Some(leaf), first)];
+    let others: Vec<(&CertificateDer<'_>, X509Certificate<'_>)> =
+        above.iter().filter_map(|der| Some((der, parse(der)?))).collect();
+    let mut chain = vec![&first];
     let mut faults = Vec::new();
-    let mut left = SIGNATURES_MAX;
-    loop {
-        let here = at(chain.len() - 1);
-        let Some((Some(der), current)) = chain.last() else { break };
-        if anchors.iter().any(|anchor| anchor.as_ref() == der.as_ref()) {
-            break;
-        }
+    let (mut der, mut left) = (leaf, SIGNATURES_MAX);
+    while anchors.iter().all(|anchor| anchor.as_ref() != der.as_ref()) {
+        let (here, current) = (at(chain.len() - 1), chain[chain.len() - 1]);
         let signed = signature(der, current);
-        let issues = |issuer: &&X509Certificate<'_>, left: &mut u32| {
-            let is_named = issuer.subject().as_raw() == current.issuer().as_raw() && *left > 0;
-            *left -= u32::from(is_named);
-            is_named && signed.as_ref().is_some_and(|signed| signed.is_by(issuer.public_key(), algorithms))
+        let is_named = |issuer: &X509Certificate<'_>| issuer.subject().as_raw() == current.issuer().as_raw();
+        let mut issues = |issuer: &X509Certificate<'_>| {
+            let is_asked = is_named(issuer) && left > 0;
+            left -= u32::from(is_asked);
+            is_asked && signed.as_ref().is_some_and(|signed| signed.is_by(issuer.public_key(), algorithms))
         };
-        if let Some(anchor) = trusted.iter().find(|issuer| issues(issuer, &mut left)) {
-            chain.push((None, anchor.clone()));
+        if let Some(anchor) = trusted.iter().find(|issuer| issues(issuer)) {
+            chain.push(anchor);
             break;
         }
-        if current.issuer().as_raw() == current.subject().as_raw() {
+        if is_named(current) {
             faults.push(here(if chain.len() == 1 { SELF_SIGNED } else { SELF_SIGNED_ABOVE }));
             break;
         }
-        let next = others.iter().position(|issuer| issues(&issuer, &mut left)).filter(|_| chain.len() <= above.len());
-        if let Some(next) = next {
-            // Unreadable ones were left out, so that places differ.
-            let der = above.iter().filter(|der| parse(der).is_some()).nth(next);
-            chain.push((der, others[next].clone()));
+        let next = others.iter().find(|(_, issuer)| issues(issuer));
+        if let Some((above, issuer)) = next.filter(|_| chain.len() <= others.len()) {
+            der = above;
+            chain.push(issuer);
             continue;
         }
-        let is_named = |issuer: &X509Certificate<'_>| issuer.subject().as_raw() == current.issuer().as_raw();
-        if trusted.iter().chain(&others).any(is_named) {
+        if trusted.iter().chain(others.iter().map(|(_, issuer)| issuer)).any(is_named) {
             faults.push(here(BAD_SIGNATURE));
         } else {
             faults.push(here(NO_ISSUER));
@@ -74,9 +70,9 @@ pub(crate) fn faults(
         }
         break;
     }
-    faults.extend(unfit(&chain[0].1, USES_OF_CLIENTS).map(at(0)));
-    for (depth, (_, issuer)) in chain.iter().enumerate().skip(1) {
-        faults.extend(unfit(issuer, USES_OF_CLIENTS).map(at(depth)));
+    faults.extend(unfit(&first).map(at(0)));
+    for (depth, issuer) in chain.iter().enumerate().skip(1) {
+        faults.extend(unfit(issuer).map(at(depth)));
         if !may_sign(issuer) {
             faults.push(at(depth)(INVALID_CA));
         } else if !matches!(issuer.name_constraints(), Ok(None)) {
@@ -90,7 +86,7 @@ pub(crate) fn faults(
         }
     }
     let now = i64::try_from(now.as_secs()).ok().and_then(|secs| ASN1Time::from_timestamp(secs).ok());
-    for (depth, (_, certificate)) in chain.iter().enumerate().rev() {
+    for (depth, certificate) in chain.iter().enumerate().rev() {
         let validity = certificate.validity();
         match now {
             Some(now) if now < validity.not_before => faults.push(at(depth)(NOT_YET_VALID)),
@@ -101,15 +97,11 @@ pub(crate) fn faults(
     faults
 }
 
-/// What a certificate in a client's chain must permit, if it names what it is for.
-const USES_OF_CLIENTS: fn(&ExtendedKeyUsage<'_>) -> bool = |uses| uses.any || uses.client_auth;
-
-/// Why a certificate is not for this: other uses are named, or it has an extension that has to be understood, and is not.
-fn unfit(certificate: &X509Certificate<'_>, permits: fn(&ExtendedKeyUsage<'_>) -> bool) -> Option<u32> {
-    match certificate.extended_key_usage() {
-        Ok(Some(uses)) if !permits(uses.value) => return Some(INVALID_PURPOSE),
-        Err(_) => return Some(INVALID_PURPOSE),
-        _ => {}
+/// Why a certificate is not for the chain of a client: other uses are named, or it has an extension that has to be understood, and is not.
+fn unfit(certificate: &X509Certificate<'_>) -> Option<u32> {
+    let permits = |uses: &ExtendedKeyUsage<'_>| uses.any || uses.client_auth;
+    if !certificate.extended_key_usage().is_ok_and(|uses| uses.is_none_or(|uses| permits(uses.value))) {
+        return Some(INVALID_PURPOSE);
     }
     let is_odd = |extension: &X509Extension<'_>| {
         extension.critical
@@ -126,11 +118,15 @@ fn unfit(certificate: &X509Certificate<'_>, permits: fn(&ExtendedKeyUsage<'_>) -
 const ISSUERS_MAX: usize = 12;
 const NAMESAKES_MAX: usize = 3;
 
-/// The certificates that may have issued others.
+/// The certificates that may have issued others: their key usage lets them (RFC 5280, 6.1.4 (n)), for which webpki does not ask.
 pub(crate) fn issuers<'a>(above: &'a [CertificateDer<'a>]) -> Cow<'a, [CertificateDer<'a>]> {
     let mut kept: Vec<(&CertificateDer<'_>, Vec<u8>)> = Vec::new();
-    for der in above.iter().filter(|der| may_issue(der)) {
-        let name = parse(der).map_or_else(Vec::new, |parsed| parsed.subject().as_raw().to_vec());
+    for der in above {
+        let parsed = parse(der);
+        if !parsed.as_ref().is_none_or(lets_sign) {
+            continue;
+        }
+        let name = parsed.map_or_else(Vec::new, |parsed| parsed.subject().as_raw().to_vec());
         let namesakes = kept.iter().filter(|(_, other)| *other == name).count();
         if kept.len() < ISSUERS_MAX && namesakes < NAMESAKES_MAX && kept.iter().all(|(other, _)| *other != der) {
             kept.push((der, name));
@@ -142,21 +138,19 @@ pub(crate) fn issuers<'a>(above: &'a [CertificateDer<'a>]) -> Cow<'a, [Certifica
     }
 }
 
-/// Whether a certificate's key usage lets it sign others (RFC 5280, 6.1.4 (n)); webpki does not ask.
-pub(crate) fn may_issue(der: &CertificateDer<'_>) -> bool {
-    match parse(der).as_ref().map(|certificate| certificate.key_usage()) {
-        Some(Ok(Some(usage))) => usage.value.key_cert_sign(),
-        Some(Err(_)) => false,
-        _ => true,
-    }
+/// The anchors that may not issue for all names.
+pub(crate) fn limited(anchors: &[CertificateDer<'static>]) -> Vec<CertificateDer<'static>> {
+    let is_limited =
+        |der: &&CertificateDer<'_>| parse(der).is_some_and(|parsed| !matches!(parsed.name_constraints(), Ok(None)));
+    anchors.iter().filter(is_limited).cloned().collect()
 }
 
-/// What OpenSSL looks at besides, in a leaf whose chain is valid: its common name, if it has no other and the authorities may not issue for all
-/// names, and for clients whether its key may sign.
+/// What OpenSSL looks at besides, in a leaf whose chain is valid: its common name, if it has no other and the authorities, or the
+/// [`limited`] anchors, may not issue for all names; and for clients whether its key may sign.
 pub(crate) fn of_leaf(
     leaf: &CertificateDer<'_>,
     above: &[CertificateDer<'_>],
-    anchors: &[CertificateDer<'static>],
+    limited: &[CertificateDer<'static>],
     is_client: bool,
 ) -> Option<Refusal> {
     let parsed = parse(leaf)?;
@@ -176,7 +170,7 @@ pub(crate) fn of_leaf(
     if hosts.is_empty() {
         return None;
     }
-    for authority in above.iter().chain(anchors).filter_map(parse) {
+    for authority in above.iter().chain(limited).filter_map(parse) {
         let Ok(Some(constraints)) = authority.name_constraints() else { continue };
         let bases = |list: &Option<Vec<GeneralSubtree<'_>>>| -> Vec<String> {
             let names = list.iter().flatten().filter_map(|subtree| match subtree.base {
@@ -221,7 +215,6 @@ const SELF_SIGNED: u32 = 18;
 const SELF_SIGNED_ABOVE: u32 = 19;
 const NO_ISSUER: u32 = 20;
 const UNVERIFIED_LEAF: u32 = 21;
-const INVALID_CA: u32 = 79;
 const PATH_TOO_LONG: u32 = 25;
 const INVALID_PURPOSE: u32 = 26;
 const NO_CERT_SIGN: u32 = 32;
@@ -230,6 +223,7 @@ const NOT_PERMITTED: u32 = 47;
 const EXCLUDED: u32 = 48;
 /// The last of the errors about constraints of names.
 const NAMES_UNKNOWN: u32 = 53;
+const INVALID_CA: u32 = 79;
 
 /// Whether an error cannot be ignored: OpenSSL goes on after none of these.
 pub(crate) fn is_final(refusal: Refusal) -> bool {

@@ -220,6 +220,7 @@ fn algorithms() -> WebPkiSupportedAlgorithms {
 pub(crate) struct Clients {
     chain: Arc<dyn ClientCertVerifier>,
     anchors: Vec<CertificateDer<'static>>,
+    limited: Vec<CertificateDer<'static>>,
     hints: Vec<DistinguishedName>,
     mandatory: bool,
     /// The same, which takes revocation lists for valid that have expired.
@@ -257,7 +258,8 @@ impl Clients {
             false => builder().build().map_err(|e| e.to_string())?,
         };
         let lists = if ignored.is_empty() { Vec::new() } else { crls };
-        Ok(Clients { chain, lenient, lists, anchors, hints, mandatory, revokes, ignored, algorithms: algorithms() })
+        let (limited, algorithms) = (chain::limited(&anchors), algorithms());
+        Ok(Clients { chain, lenient, lists, anchors, limited, hints, mandatory, revokes, ignored, algorithms })
     }
 
     /// The result of verification before ignored errors are applied.
@@ -273,7 +275,8 @@ impl Clients {
         if is_anchor(leaf, &self.anchors) {
             return Ok(());
         }
-        let is_odd = self.ignores() && !above.iter().all(chain::may_issue);
+        let may_not_sign = |der| version1::parse(der).is_some_and(|parsed| !version1::lets_sign(&parsed));
+        let is_odd = self.ignores() && above.iter().any(may_not_sign);
         let above = &*chain::issuers(above);
         let verdict = match self.chain.verify_client_cert(leaf, above, now) {
             Ok(_) => Ok(()),
@@ -281,7 +284,7 @@ impl Clients {
             // webpki refuses every leaf of version 1.
             Err(error) => version1::verify(leaf, above, &self.anchors, now, &self.algorithms).unwrap_or(Err(error)),
         };
-        if let (Ok(()), Some(fault)) = (&verdict, chain::of_leaf(leaf, above, &self.anchors, true)) {
+        if let (Ok(()), Some(fault)) = (&verdict, chain::of_leaf(leaf, above, &self.limited, true)) {
             return Err(Rejected { faults: vec![fault], error: CertificateError::InvalidPurpose.into() });
         }
         verdict.map_err(|error| {
@@ -307,10 +310,9 @@ impl Clients {
         let mut faults = chain::faults(leaf, above, &self.anchors, now, &self.algorithms);
         let is_broken = faults.iter().any(|fault| chain::breaks_off(*fault));
         // OpenSSL knows neither of the two, and has said already what is wrong.
-        let is_explained = matches!(found.code, VERSION_1 | UNSPECIFIED) && !faults.is_empty()
-            || faults.iter().any(|fault| fault.code == found.code);
+        let is_explained = matches!(found.code, VERSION_1 | UNSPECIFIED) && !faults.is_empty();
         let mut more = if is_explained { Vec::new() } else { self.placed(found, leaf) };
-        more.extend(chain::of_leaf(leaf, above, &self.anchors, true).filter(|fault| !faults.contains(fault)));
+        more.extend(chain::of_leaf(leaf, above, &self.limited, true));
         if !is_broken {
             self.look_behind(found, leaf, above, now, &mut more);
         } else if self.revokes {
@@ -431,6 +433,8 @@ pub(crate) struct Servers {
     verifyhost: Option<String>,
     /// `None` for `verify none`.
     chain: Option<(Arc<WebPkiServerVerifier>, Vec<CertificateDer<'static>>)>,
+    /// Those of its anchors that may not issue for all names.
+    limited: Vec<CertificateDer<'static>>,
     /// Whether there are revocation lists.
     revokes: bool,
     algorithms: WebPkiSupportedAlgorithms,
@@ -439,7 +443,7 @@ pub(crate) struct Servers {
 impl Servers {
     /// A verifier for `verify none`.
     pub fn unverified() -> Servers {
-        Servers { verifyhost: None, chain: None, revokes: false, algorithms: algorithms() }
+        Servers { verifyhost: None, chain: None, limited: Vec::new(), revokes: false, algorithms: algorithms() }
     }
 
     /// Whether a certificate must be issued by an authority, and for the right name.
@@ -464,7 +468,8 @@ impl Servers {
             .enforce_revocation_expiration()
             .build()
             .map_err(|e| e.to_string())?;
-        Ok(Servers { verifyhost, chain: Some((chain, anchors)), revokes, algorithms: algorithms() })
+        let limited = chain::limited(&anchors);
+        Ok(Servers { verifyhost, chain: Some((chain, anchors)), limited, revokes, algorithms: algorithms() })
     }
 }
 
@@ -496,7 +501,7 @@ impl ServerCertVerifier for Servers {
                 // webpki refuses every leaf of version 1.
                 Err(error) => version1::verify(leaf, above, anchors, now, &self.algorithms).unwrap_or(Err(error))?,
             }
-            if chain::of_leaf(leaf, above, anchors, false).is_some() {
+            if chain::of_leaf(leaf, above, &self.limited, false).is_some() {
                 return Err(CertificateError::NotValidForName.into());
             }
         }

@@ -130,11 +130,12 @@ pub(crate) fn may_sign(authority: &X509Certificate<'_>) -> bool {
     if authority.version() == X509Version::V1 {
         return authority.subject().as_raw() == authority.issuer().as_raw();
     }
-    let signs = match authority.key_usage() {
-        Ok(usage) => usage.is_none_or(|usage| usage.value.key_cert_sign()),
-        Err(_) => false,
-    };
-    authority.is_ca() && signs
+    authority.is_ca() && lets_sign(authority)
+}
+
+/// Whether the key usage of a certificate, if it states one, lets it sign others.
+pub(crate) fn lets_sign(authority: &X509Certificate<'_>) -> bool {
+    authority.key_usage().is_ok_and(|usage| usage.is_none_or(|usage| usage.value.key_cert_sign()))
 }
 
 /// What an issuer has signed.
