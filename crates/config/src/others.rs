@@ -7,10 +7,10 @@ use crate::{
     model::{Account, CrtStore, ExternalProgram, Resolvers, User, Userlist},
     proxy::{HttpErrors, errorfile},
     sections::Section,
-    span::{Line, Span, Spanned},
+    span::{Span, Spanned},
     surroundings::Surroundings,
 };
-use std::{net::SocketAddr, path::PathBuf};
+use std::{collections::HashSet, net::SocketAddr, path::PathBuf};
 
 pub(crate) static USERLIST: Table<Userlist> = Table::new(
     "userlist",
@@ -190,23 +190,25 @@ pub(crate) static CRT_STORE: Table<CrtStore> = Table::new(
         }),
         Keyword::<CrtStore>::new("load", SOME, "Loads a certificate from its parts", |s, a| {
             let line = a.rest();
-            let named = |line: &Line, key: &str| {
-                let at = line.words.iter().position(|word| word.text == key)?;
-                line.words.get(at + 1).map(|word| word.text.clone())
-            };
-            let name = |line: &Line| named(line, "alias").or_else(|| named(line, "crt"));
-            if let Some(again) =
-                name(&line).filter(|again| s.loads.iter().any(|load| name(load).as_ref() == Some(again)))
-            {
-                a.error(format!("this store loads '{again}' already"))
-                    .hint("give it another alias, or remove the line");
-                return Err(Reported);
-            }
             s.loads.push(line);
             Ok(())
         }),
     ]],
 );
+
+/// Checks a store at the end of its section: it loads each certificate once, or under several aliases.
+pub(crate) fn end_crt_store(store: &CrtStore, around: &mut Surroundings) {
+    let mut names = HashSet::new();
+    for load in &store.loads {
+        let name = load.value_of("alias").or_else(|| load.value_of("crt"));
+        if let Some(again) = name.filter(|name| !names.insert(*name)) {
+            around
+                .diagnostics
+                .error(load.span, format!("this store loads '{again}' already"))
+                .hint("give it another alias, or remove the line");
+        }
+    }
+}
 
 pub(crate) static HTTP_ERRORS: Table<HttpErrors> = Table::new(
     "http-errors",

@@ -420,7 +420,10 @@ impl Sections {
             }
             Section::Resolvers(resolvers) => self.resolvers.push(*resolvers),
             Section::Peers(draft) => self.peers.push(peers::end(*draft, around)),
-            Section::CrtStore(store) => self.crt_stores.push(store),
+            Section::CrtStore(store) => {
+                others::end_crt_store(&store, around);
+                self.crt_stores.push(store);
+            }
             Section::HttpErrors(errors) => self.http_errors.push(errors),
             Section::Cache(cache) => {
                 cache::end(&cache, around);

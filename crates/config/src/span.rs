@@ -63,6 +63,14 @@ pub struct Line {
     pub span: Span,
 }
 
+impl Line {
+    /// The word behind the first `keyword`.
+    pub fn value_of(&self, keyword: &str) -> Option<&str> {
+        let at = self.words.iter().position(|word| word.text == keyword)?;
+        self.words.get(at + 1).map(|word| word.text.as_str())
+    }
+}
+
 /// A value, and where it was written.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Spanned<T> {

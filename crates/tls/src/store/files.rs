@@ -56,17 +56,13 @@ pub fn loads(store: &CrtStore) -> impl Iterator<Item = Load<'_>> {
         _ => PathBuf::from(file),
     };
     store.loads.iter().filter_map(move |line| {
-        let value = |keyword: &str| {
-            let at = line.words.iter().position(|word| word.text == keyword)?;
-            line.words.get(at + 1).map(|word| word.text.as_str())
-        };
-        let crt = value("crt")?;
+        let crt = line.value_of("crt")?;
         let parts = Parts {
-            key: value("key").map(|key| based(&store.key_base, key)),
-            ocsp: value("ocsp").map(PathBuf::from),
+            key: line.value_of("key").map(|key| based(&store.key_base, key)),
+            ocsp: line.value_of("ocsp").map(PathBuf::from),
             passphrase: None,
         };
-        Some(Load { crt, alias: value("alias"), path: based(&store.crt_base, crt), parts, span: line.span })
+        Some(Load { crt, alias: line.value_of("alias"), path: based(&store.crt_base, crt), parts, span: line.span })
     })
 }
 
