@@ -30,7 +30,7 @@ pub(super) fn misread(text: &str, operator: Option<&str>, problem: Problem) -> P
             Problem::new(whole, format!("'{operator}' takes a number, and '{text}' is a range"))
                 .hint("write the range alone".to_owned())
         }
-        Some(_) => Problem::new(whole, format!("'{text}' is not a number")),
+        Some(_) => Problem::new(whole, format!("'{text}' is neither a number nor a range")),
         None => Problem { at: whole, ..problem },
     }
 }
