@@ -9,7 +9,7 @@ use crate::{
     proxy::based,
     span::{Span, Spanned},
     tls,
-    values::{number_above_zero, process, signature_algorithms, threads},
+    values::{number_above_zero, process, signature_algorithms, socket_owner, threads},
 };
 use std::path::PathBuf;
 
@@ -254,10 +254,8 @@ const SOCKET: &[Entry] = &[
     }),
     Entry::accepted("quic-cc-algo", ONE, "Congestion control of QUIC", "QUIC is not served"),
     Entry::accepted("quic-force-retry", NONE, "Makes QUIC clients prove their address", "QUIC is not served"),
-    Entry::new("quic-socket", ONE, "How sockets are assigned to QUIC connections", |_, a| {
-        a.choice("what a socket belongs to", &[("connection", ()), ("listener", ())])
-    })
-    .notice("QUIC is not served"),
+    Entry::new("quic-socket", ONE, "How sockets are assigned to QUIC connections", socket_owner)
+        .notice("QUIC is not served"),
     Entry::new("tcp-ut", ONE, "How long data may stay unacknowledged", |d, a| {
         d.bind.tcp_ut = Some(a.time("a time")?);
         Ok(())

@@ -15,6 +15,11 @@ pub(crate) fn switch_or_auto<T>(_: &mut T, args: &mut Args<'_>) -> Parsed {
     args.choice("a switch", &[("on", ()), ("off", ()), ("auto", ())])
 }
 
+/// What a socket of QUIC belongs to.
+pub(crate) fn socket_owner<T>(_: &mut T, args: &mut Args<'_>) -> Parsed {
+    args.choice("what a socket belongs to", &[("connection", ()), ("listener", ())])
+}
+
 pub(crate) fn number<T>(_: &mut T, args: &mut Args<'_>) -> Parsed {
     args.number("a number", 0..=i64::from(i32::MAX)).map(drop)
 }

@@ -4,7 +4,7 @@ use crate::{
     args::{Args, Parsed},
     keyword::{ANYTHING, Keyword, NONE, ONE},
     model::{Global, H2Tune},
-    values::{list, number, number_above_zero, percentage, size, switch, switch_or_auto, time},
+    values::{list, number, number_above_zero, percentage, size, socket_owner, switch, switch_or_auto, time},
 };
 use std::time::Duration;
 
@@ -405,10 +405,8 @@ pub(super) const WITHOUT_EFFECT: &[Entry] = &[
         number_above_zero,
     )
     .notice(QUIC),
-    Entry::new("tune.quic.socket-owner", ONE, "Whether each QUIC connection has a socket of its own", |_, a| {
-        a.choice("what a socket belongs to", &[("connection", ()), ("listener", ())])
-    })
-    .notice(QUIC),
+    Entry::new("tune.quic.socket-owner", ONE, "Whether each QUIC connection has a socket of its own", socket_owner)
+        .notice(QUIC),
     Entry::new("tune.quic.zero-copy-fwd-send", ONE, "Forwards data without copying it", switch).notice(QUIC),
     Entry::accepted(
         "tune.ssl.certificate-compression",
