@@ -183,14 +183,12 @@ impl<'l> Build<'_, 'l, '_> {
     pub(super) fn typed_expr(&mut self, wanted: Type) -> Option<Box<Expr>> {
         let word = self.words.peek();
         let expr = self.expr()?;
-        if !expr.output().casts_to(wanted) {
+        // Values are converted when the rule runs, and by then an address is of one family.
+        let given = if expr.output() == Type::Addr { Type::Ipv4 } else { expr.output() };
+        if !given.casts_to(wanted) {
             let span = word.map_or(self.word.span, |word| word.span);
-            self.error(
-                span,
-                format!("the expression gives {}, but '{}' needs {wanted}", expr.output(), self.word.text),
-                None,
-            );
-            return None;
+            let message = format!("'{}' has no effect: it needs {wanted}, and {given} is never one", self.word.text);
+            self.diagnostics.warning(span, message);
         }
         Some(Box::new(expr))
     }
