@@ -9,6 +9,7 @@ use super::{
 };
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use std::{
+    collections::HashSet,
     fs::File,
     net::{IpAddr, SocketAddr, TcpListener, TcpStream},
     os::unix::process::CommandExt,
@@ -185,6 +186,15 @@ impl Server {
         if !self.is_running() {
             return;
         }
+        let shared = shared_memory(self.child.id());
+        self.terminate();
+        // Some leave theirs behind, even if they are given time to end; who does not has removed it.
+        for file in shared {
+            let _ = std::fs::remove_file(file);
+        }
+    }
+
+    fn terminate(&mut self) {
         let Some(pid) = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw) else { return };
         // It may end by itself meanwhile.
         let _ = kill_process(pid, Signal::TERM);
@@ -206,6 +216,20 @@ fn public(text: &str, folder: Option<&Path>) -> String {
         Some(folder) => text.replace(&format!("{}/", folder.display()), ""),
         None => text.to_owned(),
     }
+}
+
+/// The named shared memory that a process and its children have mapped (shm_overview(7), proc_pid_maps(5)).
+fn shared_memory(pid: u32) -> HashSet<PathBuf> {
+    let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
+    let pids = std::iter::once(pid.to_string()).chain(children.split_whitespace().map(str::to_owned));
+    let maps = pids.map(|pid| std::fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default());
+    let mut files = HashSet::new();
+    for map in maps {
+        // The path is the last of six columns.
+        let paths = map.lines().filter_map(|line| line.split_whitespace().nth(5));
+        files.extend(paths.filter(|path| path.starts_with("/dev/shm/")).map(PathBuf::from));
+    }
+    files
 }
 
 impl Drop for Server {
@@ -232,6 +256,23 @@ mod tests {
         let mut command = Command::new("sh");
         command.args(["-c", script]);
         Server::spawn("it", command, "sh".into(), listen, &[], directory.path(), &None)
+    }
+
+    #[test]
+    fn shared_memory_does_not_stay() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let name = format!("/dev/shm/penstock-study-{}", std::process::id());
+        let script = format!(
+            "cd /; exec python3 -c 'import mmap, time; f = open(\"{name}\", \"w+b\"); f.truncate(9); m = mmap.mmap(f.fileno(), 9); time.sleep(60)'"
+        );
+        let server = started(&script, listener.local_addr().unwrap()).unwrap();
+        let began = Instant::now();
+        while shared_memory(server.pid()).is_empty() && began.elapsed() < PATIENCE {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        assert_eq!(shared_memory(server.pid()), HashSet::from([PathBuf::from(&name)]));
+        drop(server);
+        assert!(!Path::new(&name).exists());
     }
 
     #[test]
