@@ -1,6 +1,9 @@
 //! Descriptors: how many the process needs for its `maxconn`, and how many connections fit if that is not set. Memory: `-m`.
 
-use penstock_config::{Config, Diagnostics, model::StatsSocket};
+use penstock_config::{
+    Config, Diagnostics,
+    model::{ChainStep, Proxy, StatsSocket},
+};
 use penstock_sys::MemoryGauge;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
@@ -24,14 +27,24 @@ fn fixed(config: &Config, workers: u64) -> u64 {
     RESERVE + (PER_WORKER + listeners) * workers + checks as u64
 }
 
-/// The `maxconn` for a limit of descriptors: a connection uses one to the client and one to its server.
-fn connections(limit: u64, fixed: u64) -> u32 {
-    u32::try_from(limit.saturating_sub(fixed) / 2).unwrap_or(u32::MAX)
+/// The descriptors of a connection: one to the client, one to its server, and for each device that it may pass one to that and one back.
+fn each(config: &Config) -> u64 {
+    let is_device = |step: &ChainStep| {
+        let is_named = |proxy: &&Proxy| proxy.service.is_some() && proxy.name == step.service.text;
+        config.proxies.iter().find(is_named).is_some_and(|service| service.kind.has_frontend())
+    };
+    let devices = config.service_chains.iter().map(|chain| chain.steps.iter().filter(|step| is_device(step)).count());
+    2 + 2 * devices.max().unwrap_or(0) as u64
+}
+
+/// The `maxconn` for a limit of descriptors, if a connection takes `each`.
+fn connections(limit: u64, fixed: u64, each: u64) -> u32 {
+    u32::try_from(limit.saturating_sub(fixed) / each).unwrap_or(u32::MAX)
 }
 
 /// The descriptors needed for a `maxconn`.
-fn descriptors(maxconn: u32, fixed: u64) -> u64 {
-    u64::from(maxconn) * 2 + fixed
+fn descriptors(maxconn: u32, fixed: u64, each: u64) -> u64 {
+    u64::from(maxconn) * each + fixed
 }
 
 /// Raises the limit of descriptors as far as `maxconn` or `ulimit-n` requires; if the configuration has no `maxconn`,
@@ -39,12 +52,12 @@ fn descriptors(maxconn: u32, fixed: u64) -> u64 {
 pub fn apply(config: &mut Config, workers: usize, diagnostics: &mut Diagnostics) {
     let limit = getrlimit(Resource::Nofile);
     let (soft, hard) = (limit.current.unwrap_or(u64::MAX), limit.maximum.unwrap_or(u64::MAX));
-    let fixed = fixed(config, workers as u64);
+    let (fixed, each) = (fixed(config, workers as u64), each(config));
     let Some(maxconn) = config.global.maxconn else {
         let most = config.global.fd_hard_limit.map(|most| hard.min(most.into()));
         let available = config.global.ulimit_n.or(most).unwrap_or(soft);
-        config.global.maxconn = Some(connections(available, fixed).max(1));
-        let least = descriptors(1, fixed);
+        config.global.maxconn = Some(connections(available, fixed, each).max(1));
+        let least = descriptors(1, fixed, each);
         if available.max(least) > soft && raise(available.max(least), hard).is_err() {
             let what = match config.global.ulimit_n {
                 Some(wanted) if wanted > soft => format!("'ulimit-n {wanted}' is above"),
@@ -54,7 +67,7 @@ pub fn apply(config: &mut Config, workers: usize, diagnostics: &mut Diagnostics)
         }
         return;
     };
-    let needed = config.global.ulimit_n.unwrap_or_else(|| descriptors(maxconn, fixed));
+    let needed = config.global.ulimit_n.unwrap_or_else(|| descriptors(maxconn, fixed, each));
     if needed > soft && raise(needed, hard).is_err() {
         refuse(config, diagnostics, &format!("'maxconn {maxconn}' needs {needed} descriptors, above"), hard);
     }
@@ -96,7 +109,7 @@ fn raise(needed: u64, hard: u64) -> rustix::io::Result<()> {
 fn refuse(config: &Config, diagnostics: &mut Diagnostics, what: &str, hard: u64) {
     let message = format!("{what} this process's limit of {hard}");
     let raised = "raise the limit (LimitNOFILE= of the service, or ulimit -n)";
-    let hint = match connections(hard, fixed(config, 1)) {
+    let hint = match connections(hard, fixed(config, 1), each(config)) {
         0 => raised.to_owned(),
         fitting => format!("{raised}, or write 'maxconn {fitting}'"),
     };
@@ -110,10 +123,11 @@ mod tests {
 
     #[test]
     fn maxconn_and_descriptors_are_each_others_inverse() {
-        assert_eq!(connections(1024, 24), 500);
-        assert_eq!(descriptors(500, 24), 1024);
-        assert_eq!(connections(10, 24), 0);
-        assert_eq!(connections(u64::MAX, 0), u32::MAX);
+        assert_eq!(connections(1024, 24, 2), 500);
+        assert_eq!(descriptors(500, 24, 2), 1024);
+        assert_eq!(connections(10, 24, 2), 0);
+        assert_eq!(connections(u64::MAX, 0, 2), u32::MAX);
+        assert_eq!((connections(1024, 24, 4), descriptors(250, 24, 4)), (250, 1024));
     }
 
     #[test]

@@ -121,13 +121,17 @@ pub(crate) async fn run(worker: Rc<Worker>, listener: Listener) {
     let mut enough = worker.accepted_enough.subscribe();
     let tls = worker.shared.acceptors[proxy][bind].is_some();
     let cost = memory::of_connection(tls);
-    let throttles = &worker.shared.limits.throttles;
-    let mut door = worker.shared.limits.frontends[proxy].door.0.subscribe();
+    let limits = &worker.shared.limits;
+    // What comes back from a device is not held up by what clients use up.
+    let throttles = limits.frontends[proxy].returning.is_none().then_some(&limits.throttles);
+    let mut door = limits.frontends[proxy].door.0.subscribe();
     let mut rate = RateLimit::new(worker.shared.config.proxies[proxy].rate_limit_sessions);
     loop {
         let next = async {
             rate.wait().await;
-            throttles.wait(tls).await;
+            if let Some(throttles) = throttles {
+                throttles.wait(tls).await;
+            }
             wait_for_place(&worker, proxy, bind).await;
             listening.accept().await
         };
@@ -170,7 +174,7 @@ pub(crate) async fn run(worker: Rc<Worker>, listener: Listener) {
             Ok(socket) => {
                 let Some(place) = enter(&worker, proxy, bind).await else { continue };
                 rate.count();
-                throttles.count(tls);
+                throttles.inspect(|throttles| throttles.count(tls));
                 worker.pulse().enter(Stage::Accept);
                 let accepted = worker.clock.tick();
                 spread::take(&worker, Accepted { socket, place, proxy, bind, accepted });

@@ -12,6 +12,7 @@ use crate::{
     http2,
     log::debug,
     rules::{context::Judged, evaluate},
+    servers::private::Own,
     tcp::{self, raw::Raw},
     worker::{pulse::Stage, state::Worker},
 };
@@ -39,7 +40,11 @@ pub(crate) async fn run(worker: Rc<Worker>, accepted: Accepted) {
 
 /// Runs everything before the first request; `None` if the connection is over.
 async fn begin(worker: &Rc<Worker>, accepted: Accepted) -> Option<(Box<Conn<'_>>, Established)> {
-    let Accepted { socket, place, proxy, bind, accepted } = accepted;
+    let Accepted { socket, mut place, proxy, bind, accepted } = accepted;
+    let own = Rc::new(Own::default());
+    if let Some(unknown) = place.take_unknown() {
+        own.is_unknown(unknown);
+    }
     let alive = Alive::register(worker.clone()).await;
     let mut conn = Box::new(Conn {
         facts: facts(worker, &socket, proxy, bind),
@@ -52,7 +57,7 @@ async fn begin(worker: &Rc<Worker>, accepted: Accepted) -> Option<(Box<Conn<'_>>
         handshake_ms: 0,
         expects_proxy_header: false,
         requests: 0,
-        own: Rc::default(),
+        own,
         _held: Some((place, alive)),
     });
     if conn.proxy().options.nolinger {

@@ -17,6 +17,7 @@ pub(crate) mod memory;
 pub(crate) mod namespaces;
 pub(crate) mod operate;
 pub(crate) mod programs;
+pub(crate) mod returning;
 pub(crate) mod runtime;
 pub(crate) mod service;
 pub(crate) mod sessions;

@@ -413,3 +413,32 @@ fn requests_at_devices_are_counted_where_they_are() {
     }
     until("nothing is at the device any more", || of("waf,d,", "scur") == "0");
 }
+
+#[test]
+fn clients_that_fill_maxconn_do_not_keep_devices_from_coming_back() {
+    let back = free_port();
+    let sections = section("waf", back, device(back, Kept::default()), "  on-failure bypass\n");
+    let sections = sections + "@frontend\n  timeout client 1m\n";
+    let front = Front::start_with("inline-full", 2, "  maxconn 20\n", &sections, &["waf"], fake::origin());
+    let ask = |client: &mut (TcpStream, BufReader<TcpStream>), path: &str| {
+        write!(client.0, "GET {path} HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
+        head(&mut client.1).map(|lines| lines[0].clone())
+    };
+    let clients = || {
+        let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, front.http1)).unwrap();
+        (stream.try_clone().unwrap(), BufReader::new(stream))
+    };
+    let mut all: Vec<_> = std::iter::repeat_with(clients).take(20).collect();
+    for client in &mut all {
+        assert_eq!(ask(client, "/plain/").unwrap(), "HTTP/1.1 200 OK");
+    }
+    let mut one_more = clients();
+    one_more.0.set_read_timeout(Some(Duration::from_millis(300))).unwrap();
+    assert_eq!(ask(&mut one_more, "/plain/"), None, "there is no place");
+    for turn in 0..1000 {
+        let client = &mut all[turn % 20];
+        assert_eq!(ask(client, "/waf/").unwrap(), "HTTP/1.1 200 OK");
+        let line = front.logged("chain=waf");
+        assert!(line.contains("said=waf.request=passed:"), "{turn}: {line}");
+    }
+}

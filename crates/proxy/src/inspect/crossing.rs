@@ -1,7 +1,7 @@
 //! Requests that pass a device (`mode http`): sent to it by one exchange, and brought back by another, on a connection to the `bind` lines of
 //! the service. A token in a field of the request says which belong together; it is good for one return.
 
-use crate::{server::Server, servers::private::Own};
+use crate::{process::returning::Awaited, server::Server, servers::private::Own};
 use aws_lc_rs::rand;
 use penstock_config::model::ProxyId;
 use penstock_http::Fields;
@@ -36,6 +36,8 @@ pub(crate) struct Crossing {
     pub backend: ProxyId,
     pub txn: Txn,
     pub told: Told,
+    /// Its room among the connections that come back, until it is claimed.
+    pub _awaited: Awaited,
 }
 
 /// Where the exchange behind a device reports to the one before it.
@@ -179,6 +181,7 @@ pub(crate) struct OfDevice {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::process::returning::Returning;
 
     const SERVICE: ProxyId = ProxyId(1);
 
@@ -193,6 +196,7 @@ mod tests {
             backend: ProxyId(2),
             txn: Txn::default(),
             told: Told::default(),
+            _awaited: Arc::new(Returning::default()).expect(),
         }
     }
 

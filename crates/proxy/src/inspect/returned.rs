@@ -25,6 +25,7 @@ pub(crate) async fn serve(live: &mut Live<'_, '_>) {
         _ => crossings.claim(live.conn.frontend, &mut live.x.request.fields),
     };
     let Some(crossing) = claimed else { return refuse(live).await };
+    live.conn.own.is_known();
     let backend = crossing.backend;
     begin(live, crossing);
     if request(live).await == Judged::GoOn {

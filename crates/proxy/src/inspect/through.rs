@@ -208,6 +208,8 @@ fn expect(live: &mut Live<'_, '_>, bit: usize, within: u64, slot: &Slot, since: 
     }
     let told = Told::default();
     let service = slot.server().at.proxy;
+    let limits = &conn.worker.shared.limits;
+    let Some(awaited) = limits.expect_return(service) else { return false };
     let crossing = Crossing {
         service,
         frontend: conn.frontend,
@@ -218,6 +220,7 @@ fn expect(live: &mut Live<'_, '_>, bit: usize, within: u64, slot: &Slot, since: 
         backend,
         txn: x.txn.behind(bit),
         told: told.clone(),
+        _awaited: awaited,
     };
     if let Some(inspection) = &mut x.txn.inspection {
         inspection.within &= (1 << bit) - 1;

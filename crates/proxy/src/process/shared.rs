@@ -10,6 +10,7 @@ use super::{
     memory::{Memory, of_connection},
     namespaces::Namespaces,
     programs::Programs,
+    returning::{Awaited, Returning, Unknown},
     slow_work::Aside,
     states::{Saved, Unused},
 };
@@ -326,6 +327,8 @@ pub struct FrontendLimits {
     pub binds: Vec<Limit>,
     /// Whether the frontend accepts connections, has paused, or has shut.
     pub(crate) door: Door,
+    /// Of a service: its connections are counted here, and not against the limit of the process.
+    pub(crate) returning: Option<Arc<Returning>>,
 }
 
 /// A counter with a limit.
@@ -386,6 +389,7 @@ impl Limits {
             frontend: Limit::new(proxy.maxconn.unwrap_or(u32::MAX)),
             binds: proxy.binds.iter().map(|bind| Limit::new(bind.maxconn.unwrap_or(u32::MAX))).collect(),
             door: Door::default(),
+            returning: (proxy.service.is_some() && proxy.kind.has_frontend()).then(Arc::default),
         });
         Limits {
             process: Limit::new(config.global.maxconn.unwrap_or(u32::MAX)),
@@ -408,7 +412,23 @@ impl Limits {
     /// Whether one more connection would be let in.
     pub(crate) fn has_place(&self, proxy: ProxyId, bind: usize) -> bool {
         let frontend = &self.frontends[proxy];
-        self.process.has_room() && frontend.frontend.has_room() && frontend.binds[bind].has_room()
+        let has_room = match &frontend.returning {
+            Some(returning) => returning.has_place(),
+            None => self.process.has_room(),
+        };
+        has_room && frontend.frontend.has_room() && frontend.binds[bind].has_room()
+    }
+    /// Makes room for a connection that comes back to a service; `None` if nothing can.
+    pub(crate) fn expect_return(&self, service: ProxyId) -> Option<Awaited> {
+        let awaited = self.frontends[service].returning.as_ref()?.expect();
+        self.wake();
+        Some(awaited)
+    }
+    /// Wakes acceptors that wait for a place.
+    fn wake(&self) {
+        if self.waiting.load(Ordering::SeqCst) > 0 {
+            self.freed.notify_waiters();
+        }
     }
     /// Takes a place for one more connection of a worker, until the returned guard is dropped.
     pub(crate) fn enter(shared: &Arc<Shared>, proxy: ProxyId, bind: usize, worker: usize) -> Option<Place> {
@@ -421,13 +441,23 @@ impl Limits {
             frontend.binds[bind].undo();
             return None;
         }
-        if !limits.process.enter() {
+        let entered = match &frontend.returning {
+            Some(returning) => returning.enter(),
+            None => limits.process.enter(),
+        };
+        if !entered {
             frontend.frontend.undo();
             frontend.binds[bind].undo();
             return None;
         }
         shared.loads[worker].fetch_add(1, Ordering::Relaxed);
-        Some(Place { shared: shared.clone(), proxy, bind: bind as u32, worker: worker as u32 })
+        Some(Place {
+            shared: shared.clone(),
+            proxy,
+            bind: bind as u32,
+            worker: worker as u32,
+            is_unknown: frontend.returning.is_some(),
+        })
     }
 }
 
@@ -437,6 +467,8 @@ pub(crate) struct Place {
     proxy: ProxyId,
     bind: u32,
     worker: u32,
+    /// Whether it is counted as one that has brought nothing back.
+    is_unknown: bool,
 }
 
 impl Place {
@@ -446,6 +478,11 @@ impl Place {
         loads[self.worker as usize].fetch_sub(1, Ordering::Relaxed);
         loads[worker].fetch_add(1, Ordering::Relaxed);
         self.worker = worker as u32;
+    }
+    /// What counts the connection as one that has brought nothing back, on a `bind` line of a service.
+    pub fn take_unknown(&mut self) -> Option<Unknown> {
+        let returning = self.shared.limits.frontends[self.proxy].returning.as_ref()?;
+        std::mem::take(&mut self.is_unknown).then(|| Unknown(returning.clone()))
     }
 }
 
@@ -457,10 +494,12 @@ impl Drop for Place {
         let frontend = &limits.frontends[self.proxy];
         frontend.binds[self.bind as usize].leave();
         frontend.frontend.leave();
-        limits.process.leave();
-        self.shared.loads[self.worker as usize].fetch_sub(1, Ordering::Relaxed);
-        if limits.waiting.load(Ordering::SeqCst) > 0 {
-            limits.freed.notify_waiters();
+        match &frontend.returning {
+            Some(returning) if self.is_unknown => returning.leave(),
+            Some(_) => {}
+            None => limits.process.leave(),
         }
+        self.shared.loads[self.worker as usize].fetch_sub(1, Ordering::Relaxed);
+        limits.wake();
     }
 }

@@ -3,6 +3,7 @@
 
 use super::pool::{Returned, is_quiet};
 use crate::http2::mux::Mux;
+use crate::process::returning::Unknown;
 use crate::server::ServerId;
 use penstock_backends::reuse::{Key, Session};
 use penstock_config::model::ProxyId;
@@ -24,6 +25,8 @@ pub(crate) struct Own {
 struct Connections {
     idle: Vec<(Key, Returned)>,
     muxes: Vec<(Key, Rc<Mux>)>,
+    /// On a connection of a device that has brought nothing back.
+    unknown: Option<Unknown>,
 }
 
 impl Drop for Connections {
@@ -76,6 +79,16 @@ impl Own {
     /// Keeps a connection that speaks HTTP/2.
     pub fn give_mux(&self, key: Key, mux: Rc<Mux>) {
         self.kept.borrow_mut().get_or_insert_default().muxes.push((key, mux));
+    }
+    /// Counts the connection as one of a device that has brought nothing back.
+    pub fn is_unknown(&self, unknown: Unknown) {
+        self.kept.borrow_mut().get_or_insert_default().unknown = Some(unknown);
+    }
+    /// Stops that, as it has.
+    pub fn is_known(&self) {
+        if let Some(kept) = &mut *self.kept.borrow_mut() {
+            kept.unknown = None;
+        }
     }
     /// The server of that backend that the client used last, if it has a connection of its own to it.
     pub fn last(&self, backend: ProxyId) -> Option<ServerId> {
