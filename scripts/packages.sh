@@ -26,6 +26,7 @@ test c-icap=c-icap
 test libc-icap-mod-virus-scan=/usr/lib/x86_64-linux-gnu/c_icap/virus_scan.so
 test clamav-daemon=clamd
 test squid-openssl=squid
+test sslsplit=sslsplit
 test tshark=tshark
 test apache2-utils=ab
 test iproute2=ip

@@ -59,6 +59,11 @@ fn runs_beside_those_who_are_installed_and_its_page_is_seen(name: &str, more: &[
         } else {
             skip("orchestration beside Squid: it is not installed (squid-openssl)");
         }
+        if is_installed("sslsplit") {
+            contestants.push("sslsplit");
+        } else {
+            skip("orchestration beside SSLsplit: it is not installed");
+        }
     }
     let result = study(&place, name, &[&["--contestants", &contestants.join(",")], more].concat());
     assert_eq!(result["partial"].to_string(), "[]", "{name}");
@@ -108,7 +113,8 @@ fn is_what_it_should_be(name: &str, result: &Value) {
     }
 }
 
-/// Who did what: ending TLS is everybody's, decrypting in tunnels penstock's and Squid's, and passing bytes on penstock's alone.
+/// Who did what: ending TLS is everybody's, decrypting in tunnels penstock's and Squid's, forging
+/// SSLsplit's too, and passing bytes on penstock's alone.
 fn orchestrates(result: &Value) {
     let all = cells(result);
     let who = |case: &str| -> Vec<&str> {
@@ -119,6 +125,8 @@ fn orchestrates(result: &Value) {
     };
     let mut decrypt = vec!["penstock-native"];
     decrypt.extend(is_installed("squid").then_some("squid"));
+    let mut forge = decrypt.clone();
+    forge.extend(is_installed("sslsplit").then_some("sslsplit"));
     let mut end = [everybody(), decrypt.clone()].concat();
     end.sort_unstable();
     end.dedup();
@@ -126,13 +134,14 @@ fn orchestrates(result: &Value) {
         ("GET: clear", &end),
         ("GET: one service", &decrypt),
         ("GET: three services", &decrypt),
-        ("GET: new names, RSA-2048", &decrypt),
+        ("GET: new names, RSA-2048", &forge),
+        ("GET: new names, ECDSA P-256", &forge),
         ("1 MB: two services", &decrypt),
         ("GET: passed on", &vec!["penstock-native", "penstock-tcp"]),
     ] {
         assert_eq!(who(case), *expected, "{case}");
     }
-    assert_eq!(all.len(), end.len() + 5 * decrypt.len() + 2, "7 kinds of work");
+    assert_eq!(all.len(), end.len() + 3 * decrypt.len() + 2 * forge.len() + 2, "7 kinds of work");
     for cell in all {
         let (case, window) = (cell["case"].as_str().unwrap(), &cell["windows"][0]);
         let agreed = cell["negotiated"][0].as_str().unwrap();

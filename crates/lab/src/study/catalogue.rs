@@ -344,7 +344,7 @@ pub static STUDIES: &[Study] = &[
                TLS; all else, up to 'passed on', is an explicit proxy: clients ask for a tunnel by CONNECT, the proxy validates the server, presents a \
                certificate that its authority (of the key's kind) has signed, and passes requests and responses each through so many services, \
                c-icap's echo by ICAP; 1 MB bodies are on kept connections. With 'new names' every connection asks for a name that nobody has asked \
-               for before. 'Passed on' is penstock with a rule on the ClientHello that bypasses decryption and the chain, beside penstock-tcp.",
+               for before; SSLsplit, which knows no tunnels, is connected to directly, and asks for another key share than it is sent. 'Passed on' is penstock with a rule on the ClientHello that bypasses decryption and the chain, beside penstock-tcp.",
     },
 ];
 
@@ -360,7 +360,12 @@ fn orchestration() -> Vec<Case> {
         ..request(&format!("1 MB: {what}"), Key::Rsa2048, tls(), "/data_1MB", origin, 1 << 20)
     };
     let one = |services| Way::Tunnel { services, names: Names::One };
-    let new = Way::Tunnel { services: 0, names: Names::New };
+    // SSLsplit's only group is P-256.
+    let forged = |what: &str, key| {
+        let mut case = get(what, key, Origin::Named, Way::Tunnel { services: 0, names: Names::New });
+        case.tls.groups.push("p256".into());
+        case
+    };
     let (rsa, encrypted) = (Key::Rsa2048, Origin::Encrypted);
     vec![
         get("clear", rsa, Origin::Clear, Way::Server),
@@ -368,8 +373,8 @@ fn orchestration() -> Vec<Case> {
         get("one service", rsa, encrypted, one(1)),
         get("two services", rsa, encrypted, one(2)),
         get("three services", rsa, encrypted, one(3)),
-        get("new names, RSA-2048", rsa, Origin::Named, new),
-        get("new names, ECDSA P-256", Key::EcdsaP256, Origin::Named, new),
+        forged("new names, RSA-2048", rsa),
+        forged("new names, ECDSA P-256", Key::EcdsaP256),
         bulk("clear", Origin::Clear, Way::Server),
         bulk("re-encrypted", encrypted, one(0)),
         bulk("one service", encrypted, one(1)),

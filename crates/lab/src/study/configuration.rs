@@ -40,6 +40,7 @@ impl Service {
         match contestant.program {
             Program::Penstock | Program::Haproxy => self.haproxy(contestant),
             Program::Squid => orchestration::squid(self, contestant, directory),
+            Program::Sslsplit => orchestration::sslsplit(self),
             Program::Nginx => self.nginx(directory),
         }
     }

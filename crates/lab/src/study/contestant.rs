@@ -21,6 +21,8 @@ pub enum Program {
     Nginx,
     /// Squid.
     Squid,
+    /// SSLsplit.
+    Sslsplit,
 }
 
 /// A row of the table below.
@@ -84,6 +86,8 @@ const TABLE: &[Entry] = &[
         global: &[], environment: &[], needs: Needs::Nothing, study: ORCHESTRATION },
     Entry { name: "squid", program: Program::Squid, mode: None, doc: "Squid as it is installed, with ssl-bump",
         global: &[], environment: &[], needs: Needs::Bump, study: ORCHESTRATION },
+    Entry { name: "sslsplit", program: Program::Sslsplit, mode: None, doc: "SSLsplit as it is installed, which forges and asks no service",
+        global: &[], environment: &[], needs: Needs::Nothing, study: ORCHESTRATION },
 ];
 
 /// The machine, and where its programs are.
@@ -98,6 +102,8 @@ pub struct Surroundings<'a> {
     pub nginx: Option<PathBuf>,
     /// Squid's binary, where it is not found by itself.
     pub squid: Option<PathBuf>,
+    /// SSLsplit's binary, where it is not found by itself.
+    pub sslsplit: Option<PathBuf>,
     /// A directory with libqat, where the system's loader is not to choose: those of a driver, or of the device double.
     pub qat_libraries: Option<PathBuf>,
 }
@@ -192,6 +198,7 @@ fn enter(entry: &Entry, around: &Surroundings) -> Result<Contestant, String> {
         Program::Haproxy => program("haproxy", around.haproxy.as_deref())?,
         Program::Nginx => program("nginx", around.nginx.as_deref())?,
         Program::Squid => program("squid", around.squid.as_deref())?,
+        Program::Sslsplit => program("sslsplit", around.sslsplit.as_deref())?,
     };
     let mut environment: Vec<(String, String)> =
         entry.environment.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
@@ -199,7 +206,7 @@ fn enter(entry: &Entry, around: &Surroundings) -> Result<Contestant, String> {
         environment.push(("LD_LIBRARY_PATH".into(), libraries.display().to_string()));
     }
     let flag = match entry.program {
-        Program::Nginx => "-V",
+        Program::Nginx | Program::Sslsplit => "-V",
         Program::Squid => "-v",
         Program::Penstock | Program::Haproxy => "-vv",
     };
@@ -276,6 +283,8 @@ fn tells_a_version(line: &str) -> bool {
         "haproxy version",
         "nginx version",
         "squid cache: version",
+        "sslsplit ",
+        "rtlinked against openssl",
         "this binary uses openssl",
         "penstock version",
         "built with gcc",
@@ -330,6 +339,7 @@ mod tests {
             haproxy: Some("/nowhere/haproxy".into()),
             nginx: None,
             squid: Some("/nowhere/squid".into()),
+            sslsplit: None,
             qat_libraries: None,
         }
     }

@@ -35,7 +35,8 @@ pub struct Inspection {
 pub fn serves(contestant: &Contestant, way: Way) -> bool {
     let passes_on = contestant.name == PASSES_ON;
     match way {
-        Way::Server => !passes_on,
+        Way::Server => !passes_on && contestant.program != Program::Sslsplit,
+        Way::Tunnel { services: 0, names: Names::New } if contestant.program == Program::Sslsplit => true,
         Way::Tunnel { .. } => !passes_on && matches!(contestant.program, Program::Penstock | Program::Squid),
         // No engine has anything to do.
         Way::Passed => passes_on || contestant.mode.as_deref() == Some("native"),
@@ -146,6 +147,31 @@ pub fn squid(service: &Service, contestant: &Contestant, directory: &Path) -> St
         let _ = writeln!(out, "adaptation_access {set} deny CONNECT\nadaptation_access {set} allow all");
     }
     out
+}
+
+/// SSLsplit's configuration: it knows no tunnels, so that connections go to it instead of the server. Its forged certificates have the key
+/// of the contestants' own.
+#[must_use]
+pub fn sslsplit(service: &Service) -> String {
+    let (Some((_, origin)), Some(inspection)) = (service.origin, &service.inspection) else { return String::new() };
+    let (listen, authority) = (service.listen, inspection.authority.display());
+    // Without it, the user that it becomes could not read whom it is to trust.
+    let user = if geteuid().is_root() { "User root\n" } else { "" };
+    format!(
+        "{user}CACert {authority}\nCAKey {authority}\nLeafKey {}\nVerifyPeer yes\nProxySpec ssl {} {} {} {}\n",
+        service.certificate.display(),
+        listen.ip(),
+        listen.port(),
+        origin.ip(),
+        origin.port()
+    )
+}
+
+/// The environment in which OpenSSL trusts those who have signed the servers' certificates: SSLsplit has no option for them.
+#[must_use]
+pub fn trusted(service: &Service) -> Option<(String, String)> {
+    let roots = &service.inspection.as_ref()?.roots;
+    Some(("SSL_CERT_FILE".into(), roots.display().to_string()))
 }
 
 /// Whether this is a Squid that can forge: its own word for the helper, and the line that starts it.
@@ -366,6 +392,17 @@ mod tests {
         assert_eq!(ways.map(|way| serves(&native, way)), [true, true, true]);
         assert_eq!(ways.map(|way| serves(&contestant("nginx", Program::Nginx), way)), [true, false, false]);
         assert_eq!(ways.map(|way| serves(&contestant("squid", Program::Squid), way)), [true, true, false]);
+        assert_eq!(ways.map(|way| serves(&contestant("sslsplit", Program::Sslsplit), way)), [false; 3]);
+    }
+
+    #[test]
+    fn sslsplit_forges_with_the_same_authority_and_validates_the_servers() {
+        let service = service(Way::Tunnel { services: 0, names: Names::New });
+        assert!(serves(&contestant("sslsplit", Program::Sslsplit), service.way));
+        let text = sslsplit(&service);
+        assert!(text.contains("CAKey /lab/authority.pem\nLeafKey /lab/rsa2048.pem\nVerifyPeer yes\n"), "{text}");
+        assert!(text.ends_with("ProxySpec ssl 127.0.0.1 3128 127.0.0.1 8180\n"), "{text}");
+        assert_eq!(trusted(&service), Some(("SSL_CERT_FILE".into(), "/lab/origins.crt".into())));
     }
 
     #[test]

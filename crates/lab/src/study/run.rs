@@ -105,6 +105,7 @@ pub fn run(wish: &Wish, stop: &Stop, tell: &mut dyn FnMut(&str)) -> Result<Outco
         haproxy: wish.haproxy.clone(),
         nginx: wish.nginx.clone(),
         squid: wish.squid.clone(),
+        sslsplit: wish.sslsplit.clone(),
         qat_libraries: wish.qat_libraries.clone(),
     };
     let entrants = contestant::choose(setup.study.name, &wish.contestants, &around)?;

@@ -46,7 +46,7 @@ pub struct Server {
     pub address: SocketAddr,
     /// What was run, as one would type it.
     pub command: String,
-    /// Where the tunnels lead that its clients ask it for; none: it is no proxy.
+    /// Where the tunnels lead that its clients ask it for; none: they ask for none.
     pub leads_to: Option<SocketAddr>,
     child: Child,
     log: PathBuf,
@@ -71,6 +71,7 @@ impl Server {
             Program::Penstock | Program::Haproxy => "haproxy.cfg",
             Program::Nginx => "nginx.conf",
             Program::Squid => "squid.conf",
+            Program::Sslsplit => "sslsplit.conf",
         });
         std::fs::write(&file, &text).map_err(cannot)?;
         contestant.configuration = public(&text, directory.parent());
@@ -84,17 +85,23 @@ impl Server {
         let arguments: Vec<&str> = match contestant.program {
             Program::Penstock | Program::Haproxy => vec!["-db", "-f", &file],
             Program::Nginx => vec!["-c", &file],
+            Program::Sslsplit => vec!["-f", &file],
             Program::Squid => vec![if one { "-N" } else { "--foreground" }, "-n", &name, "-f", &file],
         };
         let mut command = Command::new(&contestant.path);
-        command.args(&arguments).envs(contestant.environment.iter().map(|(k, v)| (k, v)));
-        let environment: String = contestant.environment.iter().map(|(k, v)| format!("{k}={v} ")).collect();
+        let mut environment = contestant.environment.clone();
+        if contestant.program == Program::Sslsplit {
+            environment.extend(orchestration::trusted(service));
+        }
+        command.args(&arguments).envs(environment.iter().map(|(k, v)| (k, v)));
+        let environment: String = environment.iter().map(|(k, v)| format!("{k}={v} ")).collect();
         let shown = format!("{environment}{} {}", contestant.program_name(), arguments.join(" "));
         let shown = public(&shown, directory.parent());
         let mut server =
             Server::spawn(&contestant.name, command, shown, service.listen, &service.cpus, &directory, namespace)?;
         if let Way::Tunnel { .. } = service.way {
-            server.leads_to = service.origin.map(|(_, address)| address);
+            let led = service.origin.filter(|_| contestant.program != Program::Sslsplit);
+            server.leads_to = led.map(|(_, address)| address);
         }
         Ok(server)
     }

@@ -57,6 +57,8 @@ pub struct Wish {
     pub nginx: Option<PathBuf>,
     /// Squid's binary, where it is not found by itself.
     pub squid: Option<PathBuf>,
+    /// SSLsplit's binary, where it is not found by itself.
+    pub sslsplit: Option<PathBuf>,
     /// c-icap's binary, where it is not found by itself.
     pub c_icap: Option<PathBuf>,
     /// The directory of libqat, for penstock's modes with a device.

@@ -51,6 +51,7 @@ pub fn options() -> Vec<Opt> {
         value("--haproxy", "FILE", "HAProxy's program [the one that is installed]"),
         value("--nginx", "FILE", "nginx's program [the one that is installed]"),
         value("--squid", "FILE", "orchestration: Squid's program [the one that is installed]"),
+        value("--sslsplit", "FILE", "orchestration: SSLsplit's program [the one that is installed]"),
         value(
             "--c-icap",
             "FILE",
@@ -192,6 +193,7 @@ fn wish(arguments: &Arguments) -> Result<Wish, String> {
         haproxy: file("--haproxy"),
         nginx: file("--nginx"),
         squid: file("--squid"),
+        sslsplit: file("--sslsplit"),
         c_icap: file("--c-icap"),
         qat_libraries: file("--qat-libraries"),
     })
