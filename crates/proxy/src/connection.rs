@@ -62,15 +62,18 @@ impl<'w> Conn<'w> {
     pub fn bind(&self) -> &'w Bind {
         &self.proxy().binds[self.bind]
     }
-    /// How long the client may take to begin a request, whether its first or a later one.
+    /// How long the client may take to begin a request, whether its first or a later one. `timeout client` counts beside the others, since
+    /// the client sends nothing meanwhile.
     pub fn patience(&self) -> Option<Duration> {
+        self.patience_for_request().into_iter().chain(self.proxy().timeouts.client).min()
+    }
+    /// The timeout that is about the beginning of a request, if there is one.
+    pub fn patience_for_request(&self) -> Option<Duration> {
         let timeouts = &self.proxy().timeouts;
-        let own = match self.requests {
+        match self.requests {
             0 => timeouts.http_request,
             _ => timeouts.http_keep_alive.or(timeouts.http_request),
-        };
-        // `timeout client` counts beside the others, since the client sends nothing meanwhile.
-        own.into_iter().chain(timeouts.client).min()
+        }
     }
     /// How long what the client has sent may be under way, as TCP itself estimates it (RFC 6298, without its minimum).
     pub fn round_trip(&self) -> Duration {

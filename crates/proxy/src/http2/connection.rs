@@ -256,6 +256,11 @@ fn settings(worker: &Worker, limits: &Limits) -> server::Builder {
     builder
 }
 
+/// How long the client may be without a stream: as long as a timeout of requests says, and `timeout client` does not count beside it.
+fn patience(conn: &Conn<'_>) -> Option<Duration> {
+    conn.patience_for_request().or(conn.proxy().timeouts.client)
+}
+
 /// A connection after its preface.
 struct Connected {
     connection: Connection,
@@ -322,6 +327,7 @@ impl Connected {
                 self.streams.wake_when_idle(cx.waker());
                 return Poll::Pending;
             }
+            self.look_at_silence(conn);
             ready!(conn.deadline.poll_expired(cx));
             match self.phase {
                 Phase::Left | Phase::Cut => return Poll::Ready(None),
@@ -363,7 +369,7 @@ impl Connected {
             (Phase::Open, 0) => {
                 let now = Instant::now();
                 self.phase = Phase::Paused(now);
-                conn.deadline.set(now, Some(conn.patience().map_or(IDLE_AFTER, |patience| patience.min(IDLE_AFTER))));
+                conn.deadline.set(now, Some(patience(conn).map_or(IDLE_AFTER, |patience| patience.min(IDLE_AFTER))));
             }
             (Phase::Paused(_) | Phase::Idle, 1..) => self.phase = Phase::Open,
             // Open streams have timeouts of their own; this one starts when the last of them ends.
@@ -377,8 +383,24 @@ impl Connected {
     fn rest(&mut self, conn: &mut Conn<'_>, since: Instant) {
         self.phase = Phase::Idle;
         self.streams.dismiss();
-        let patience = conn.patience();
+        let patience = patience(conn);
         conn.deadline.set(since, patience);
+    }
+
+    /// As in HAProxy, where no timeout is about requests, PINGs keep a connection open as anything else that the client sends.
+    fn look_at_silence(&mut self, conn: &mut Conn<'_>) {
+        if !self.signals.received() || conn.patience_for_request().is_some() {
+            return;
+        }
+        let now = Instant::now();
+        match &mut self.phase {
+            Phase::Paused(since) => *since = now,
+            Phase::Idle => {
+                let patience = patience(conn);
+                conn.deadline.set(now, patience);
+            }
+            _ => {}
+        }
     }
 
     /// Notes since when the client could have begun the stream that comes next.

@@ -49,6 +49,8 @@ pub(crate) struct Signals {
     failure: Cell<Option<Reason>>,
     finished: Cell<u32>,
     asked: Cell<u32>,
+    /// Whether something was received since this was looked at.
+    received: Cell<bool>,
     /// DATA that streams have sent and the guard has not accounted for yet.
     sent: Cell<Moved>,
     /// What streams have passed to h2.
@@ -111,6 +113,10 @@ impl Signals {
         self.vanished.set(true);
     }
     /// The peer floods us.
+    /// Whether something was received since the last call.
+    pub fn received(&self) -> bool {
+        self.received.take()
+    }
     fn flooded(&self) {
         self.glitched(1);
         self.failure.set(Some(Reason::ENHANCE_YOUR_CALM));
@@ -322,6 +328,7 @@ impl<S: AsyncRead + Unpin> Guard<S> {
             budget.takes(side, header, Instant::now)
         });
         self.signals.glitched(found);
+        self.signals.received.set(true);
         Poll::Ready(Ok(calm.then(|| buf.filled().len() - before)))
     }
 }
