@@ -190,10 +190,10 @@ pub struct Fetch {
 impl Fetch {
     /// The response is there, and is not stored: those who wait ask for themselves, and so does whoever comes soon.
     pub fn refuse(mut self, now_s: u64) {
-        self.is_refused(now_s);
+        self.note_refused(now_s);
     }
     /// As [`Fetch::refuse`], once it ends.
-    pub(crate) fn is_refused(&mut self, now_s: u64) {
+    pub(crate) fn note_refused(&mut self, now_s: u64) {
         self.refused_s = Some(now_s);
     }
     /// Whether it is one for this key of this cache.

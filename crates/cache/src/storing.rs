@@ -38,7 +38,7 @@ impl Storing {
     pub fn append(&mut self, bytes: &[u8]) -> bool {
         let fits = self.grow(bytes);
         if !fits && let Some((fetch, entry)) = self.fetch.as_mut().zip(self.entry.as_ref()) {
-            fetch.is_refused(entry.stored_s);
+            fetch.note_refused(entry.stored_s);
         }
         fits
     }

@@ -31,7 +31,7 @@ pub(crate) struct Caching {
 
 impl Caching {
     /// Counts a request that a cache answers, and keeps the response.
-    pub(super) fn is_answered(&mut self, conn: &Conn<'_>, entry: Arc<CacheEntry>) {
+    pub(super) fn keep_answer(&mut self, conn: &Conn<'_>, entry: Arc<CacheEntry>) {
         cells(conn, self.backend).cache_hits.inc();
         self.found = Some((self.cache.clone(), entry));
     }
@@ -65,7 +65,7 @@ pub(crate) fn look_up(live: &mut Live<'_, '_>, cache: CacheId) {
     if caching.query.may_answer() {
         cells(live.conn, backend).cache_lookups.inc();
         if let Some(entry) = cache.find(&caching.query, live.worker.clock.unix_s()) {
-            caching.is_answered(live.conn, entry);
+            caching.keep_answer(live.conn, entry);
         }
     }
     x.caching = Some(Box::new(caching));

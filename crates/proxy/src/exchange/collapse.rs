@@ -59,7 +59,7 @@ async fn wait_for_others(live: &mut Live<'_, '_>) -> AnsweredBy {
     drop(collapsing);
     let answered_by = match outcome {
         Some(Collapsed::Stored(entry)) => {
-            caching.is_answered(live.conn, entry);
+            caching.keep_answer(live.conn, entry);
             // In the log, it is as if it had waited in a queue.
             live.x.log.Tw = ms_between(since, worker.clock.now());
             AnsweredBy::Cache
