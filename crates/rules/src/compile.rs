@@ -181,7 +181,11 @@ impl<'a> Compiler<'a> {
     /// Compiles every proxy, in the order of the configuration.
     pub fn proxies(&mut self) -> PerProxy<ProxyRules> {
         let config = self.linker.config;
-        config.proxies.ids().map(|id| self.proxy(id)).collect()
+        let rules = config.proxies.ids().map(|id| self.proxy(id)).collect();
+        for (span, problem) in self.linker.without_key.drain(..) {
+            problem.warn(span, "", self.diagnostics);
+        }
+        rules
     }
 
     /// The stick tables by name.

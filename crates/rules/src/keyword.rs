@@ -2,6 +2,7 @@
 
 use crate::{
     context::Decide,
+    conv::TokenKeyArg,
     facts::ServerRef,
     patterns::Reading,
     regexes::Regex,
@@ -70,6 +71,14 @@ pub enum ArgKind {
     Tlv,
     /// The name of a message digest, in one of OpenSSL's spellings.
     Digest,
+    /// The name of an algorithm that signs tokens, or of a variable that holds one.
+    TokenAlgorithm,
+    /// A secret or the file of a public key, or the name of a variable that holds one.
+    TokenKey,
+    /// The numbers of a field and of those around it, separated by dots.
+    FieldNumber,
+    /// The number of a tag of a FIX message, or its name.
+    FixTag,
     /// One of these words.
     OneOf(&'static [&'static str]),
 }
@@ -111,6 +120,10 @@ impl ArgKind {
             ArgKind::Map => "map file".into(),
             ArgKind::Tlv => "number or name of a type".into(),
             ArgKind::Digest => crate::conv::DIGESTS.join("|"),
+            ArgKind::TokenAlgorithm => format!("{}|variable", crate::conv::ALGORITHMS.join("|")),
+            ArgKind::TokenKey => "secret, file or variable".into(),
+            ArgKind::FieldNumber => "numbers separated by dots".into(),
+            ArgKind::FixTag => "number or name of a tag".into(),
             ArgKind::OneOf(words) => words.join("|"),
         }
     }
@@ -175,7 +188,11 @@ pub enum Arg {
     Userlist(Arc<Userlist>),
     /// See [`ArgKind::Map`].
     Map(Reading),
-    /// The index of the word in [`ArgKind::OneOf`], or of the digest.
+    /// See [`ArgKind::TokenKey`].
+    TokenKey(TokenKeyArg),
+    /// See [`ArgKind::FieldNumber`].
+    Numbers(Box<[u32]>),
+    /// The index of the word in [`ArgKind::OneOf`], of the digest, or of the algorithm.
     Word(usize),
 }
 

@@ -2,6 +2,7 @@
 
 use crate::{
     context::Decide,
+    conv::{self, KeyOfFile, PublicKeys, TokenKeyArg},
     facts::{ServerId, ServerRef},
     hint,
     keyword::{Arg, ArgKind, ArgSpec, Places},
@@ -55,6 +56,10 @@ pub struct Linker<'a> {
     pub(crate) named_servers: Vec<ServerRef>,
     /// The groups of messages that rules send to agents.
     pub(crate) consulted: Vec<Consulted>,
+    /// The public keys of `jwt_verify`.
+    pub(crate) public_keys: PublicKeys,
+    /// Lines that name a file without a public key.
+    pub(crate) without_key: Vec<(Span, Problem)>,
     /// Whether an expression looks at the body of a response.
     pub(crate) reads_responses: bool,
     /// Whether an expression looks at the body of a request.
@@ -125,6 +130,8 @@ impl<'a> Linker<'a> {
             files: HashMap::new(),
             named_servers: Vec::new(),
             consulted: Vec::new(),
+            public_keys: PublicKeys::default(),
+            without_key: Vec::new(),
             reads_responses: false,
             reads_requests: false,
             of_no_effect: Vec::new(),
@@ -247,12 +254,29 @@ impl<'a> Linker<'a> {
                 Some(kind) => Arg::Int(kind.into()),
                 None => return wrong("type of a field, 0 to 255 or its name"),
             },
-            ArgKind::Digest => match crate::conv::digest_named(text) {
+            ArgKind::Digest => match conv::digest_named(text) {
                 Some(found) => Arg::Word(found),
                 None => {
-                    let known = format!("one of {}", crate::conv::DIGESTS.join(", "));
+                    let known = format!("one of {}", conv::DIGESTS.join(", "));
                     return wrong("digest").map_err(|problem: Problem| problem.hint(known));
                 }
+            },
+            ArgKind::TokenAlgorithm => match (self.var(text), conv::algorithm_named(bytes_of(text).as_ref())) {
+                (Ok(var), _) => Arg::Var(var),
+                (Err(_), Some(algorithm)) => Arg::Word(algorithm),
+                (Err(_), None) => return wrong("algorithm of JSON web tokens or variable name"),
+            },
+            ArgKind::TokenKey => Arg::TokenKey(match self.var(text) {
+                Ok(var) => TokenKeyArg::Variable(var, self.public_keys.clone()),
+                Err(_) => TokenKeyArg::Given(bytes_of(text).into(), None),
+            }),
+            ArgKind::FieldNumber => match text.split('.').map(str::parse).collect::<Result<Box<[u32]>, _>>() {
+                Ok(numbers) => Arg::Numbers(numbers),
+                Err(_) => return wrong("number of a field, or several separated by dots"),
+            },
+            ArgKind::FixTag => match conv::tag_named(text) {
+                Some(tag) => Arg::Int(tag.into()),
+                None => return wrong("tag of FIX"),
             },
             ArgKind::OneOf(words) => match words.iter().position(|word| *word == text) {
                 Some(found) => Arg::Word(found),
@@ -286,11 +310,36 @@ impl<'a> Linker<'a> {
                 }
             },
             ArgKind::Map => {
-                let (method, output) = crate::conv::map_kind(keyword).unwrap_or((Method::Str, Type::Str));
+                let (method, output) = conv::map_kind(keyword).unwrap_or((Method::Str, Type::Str));
                 let how = Comparison { groups: keyword == "map_regm", ..Comparison::by(method) };
                 Arg::Map(self.map(text, how, output).map_err(|p| Problem { at, ..p })?)
             }
         })
+    }
+
+    /// The key of a file that may be one of a public key. If the algorithm is known and needs one, its absence is worth a warning.
+    pub(crate) fn public_key(&mut self, file: &[u8], at: Range<usize>, algorithm: Option<usize>) -> Option<KeyOfFile> {
+        if algorithm.is_some_and(|algorithm| !conv::needs_public_key(algorithm)) {
+            return None;
+        }
+        let name = String::from_utf8_lossy(file);
+        let (problem, hint) = match self.read(&name) {
+            Ok(content) => match conv::PublicKey::read(&content) {
+                Some(key) => return Some(self.public_keys.add(file, key)),
+                None => (
+                    format!("{name} holds no public key, so that no token is verified with it"),
+                    Some(
+                        "it begins with BEGIN PUBLIC KEY; 'openssl x509 -pubkey -noout' makes one of a certificate"
+                            .into(),
+                    ),
+                ),
+            },
+            Err(problem) => (format!("{problem}: no token is verified with it"), None),
+        };
+        if algorithm.is_some() {
+            self.without_key.push((self.line, Problem::new(at, problem).hint(hint)));
+        }
+        None
     }
 
     /// The places in which an expression is evaluated, taking into account whether its section has a backend.

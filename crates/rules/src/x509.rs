@@ -9,7 +9,7 @@ use x509_parser::{
     prelude::FromDer as _,
     public_key::PublicKey,
     time::ASN1Time,
-    x509::{AttributeTypeAndValue, X509Name},
+    x509::{AttributeTypeAndValue, SubjectPublicKeyInfo, X509Name},
 };
 
 /// A part of a distinguished name, and its format.
@@ -25,6 +25,11 @@ pub(crate) struct NamePart<'a> {
 
 fn parse(der: &[u8]) -> Option<X509Certificate<'_>> {
     X509Certificate::from_der(der).ok().map(|(_, certificate)| certificate)
+}
+
+/// Whether it is a public key, of whatever algorithm (RFC 5280, 4.1).
+pub(crate) fn is_public_key(der: &[u8]) -> bool {
+    SubjectPublicKeyInfo::from_der(der).is_ok_and(|(rest, _)| rest.is_empty())
 }
 
 pub(crate) fn subject(der: &[u8], part: &NamePart<'_>) -> Option<String> {

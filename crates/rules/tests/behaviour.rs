@@ -397,3 +397,23 @@ fn actions_without_effect_say_so() {
     }
     assert!(count > 0, "{count} rows");
 }
+
+#[test]
+fn a_file_without_a_public_key_is_said_and_a_secret_is_not_looked_for() {
+    let text = "frontend f
+  mode http
+  acl signed req.hdr(x),jwt_verify(ES256,/nowhere/key.pem) 1
+  http-request deny unless { req.hdr(x),jwt_verify(HS256,/nowhere/secret) 1 }
+  http-request set-header y %[req.hdr(x),jwt_verify(txn.algorithm,/nowhere/other)]
+  http-request set-var(txn.a) req.hdr(x),jwt_verify(RS256,/dev/null) if signed
+";
+    let compiled = compile(text).fine();
+    let found: Vec<_> = compiled
+        .diagnostics
+        .list
+        .iter()
+        .filter(|d| d.message.contains("no token is verified"))
+        .map(|d| (d.severity, d.span.map(|span| span.line), d.hint.is_some()))
+        .collect();
+    assert_eq!(found, [(Severity::Warning, Some(3), false), (Severity::Warning, Some(6), true)]);
+}

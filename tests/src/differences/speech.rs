@@ -127,6 +127,10 @@ fn argument(of: &str, spec: &ArgSpec, dice: &mut Dice) -> String {
         ArgKind::Userlist => "users".to_owned(),
         ArgKind::Tlv => dice.pick(&["AUTHORITY", "UNIQUE_ID", "2", "0xe0"]).to_owned(),
         ArgKind::Digest => dice.pick(&["md5", "SHA1", "sha-256", "sha512-256", "SHA3-384"]).to_owned(),
+        ArgKind::TokenAlgorithm => dice.pick(&["HS256", "RS512", "ES384", "PS256", "none", "txn.a"]).to_owned(),
+        ArgKind::TokenKey => dice.pick(&["secret", "txn.b"]).to_owned(),
+        ArgKind::FieldNumber => dice.pick(&["1", "1.2", "3.1.4"]).to_owned(),
+        ArgKind::FixTag => dice.pick(&["35", "MsgType", "CheckSum", "49"]).to_owned(),
         ArgKind::OneOf(words) => dice.pick(words).to_owned(),
     }
 }

@@ -2,15 +2,20 @@
 
 mod codec;
 mod digests;
+mod fix;
 mod forwarded;
 mod gcm;
+mod jwt;
 mod maps;
 mod numbers;
+mod protobuf;
 mod spec;
 mod special;
 mod text;
 
 pub(crate) use digests::{DIGESTS, digest_named};
+pub(crate) use fix::tag_named;
+pub(crate) use jwt::{ALGORITHMS, KeyOfFile, PublicKey, PublicKeys, TokenKeyArg, algorithm_named, needs_public_key};
 pub(crate) use maps::map_kind;
 pub use spec::{ConvFn, ConvSpec, ConvertFn};
 
@@ -28,6 +33,9 @@ pub fn sections() -> &'static [(&'static str, &'static [ConvSpec])] {
             ("Maps", maps::table()),
             ("The Forwarded field", forwarded::TABLE),
             ("Stick tables", tables()),
+            ("Tokens", jwt::TABLE),
+            ("Protocol Buffers and gRPC", protobuf::TABLE),
+            ("FIX", fix::TABLE),
             ("Others", special::TABLE),
         ]
     });

@@ -5,6 +5,7 @@ use crate::{
     fetch::Lookup,
     keyword::{Arg, ArgSpec, Args as _, Support},
     value::{Type, Value},
+    vars::VarRef,
 };
 
 /// A converter's function. `None` if there is no result.
@@ -78,10 +79,15 @@ pub(super) fn int_arg(ctx: &Context<'_>, args: &[Arg], at: usize) -> Option<i64>
 /// An argument that is text, or a variable holding text.
 pub(super) fn bytes_arg<'c>(ctx: &'c Context<'_>, args: &'c [Arg], at: usize) -> Option<std::borrow::Cow<'c, [u8]>> {
     match args.get(at)? {
-        Arg::Var(var) => match ctx.var(var)? {
-            Value::Str(bytes) | Value::Bin(bytes) | Value::Method(bytes) => Some(bytes),
-            other => Some(other.to_text().into()),
-        },
+        Arg::Var(var) => bytes_of(ctx, var),
         _ => args.bytes(at).map(Into::into),
+    }
+}
+
+/// The value of a variable, as text.
+pub(super) fn bytes_of<'c>(ctx: &'c Context<'_>, var: &'c VarRef) -> Option<std::borrow::Cow<'c, [u8]>> {
+    match ctx.var(var)? {
+        Value::Str(bytes) | Value::Bin(bytes) | Value::Method(bytes) => Some(bytes),
+        other => Some(other.to_text().into()),
     }
 }

@@ -1,4 +1,4 @@
-//! Converters for addresses, servers and tokens, and those for protocols that are not supported.
+//! Converters for addresses, servers and what is in tokens, and those that are not supported.
 
 use super::{
     gcm,
@@ -78,8 +78,6 @@ pub(super) const TABLE: &[ConvSpec] = &[
     refused("capture-res", Str, Str, "Keeps the sample in a response capture slot.", "use 'http-response capture'"),
     refused("da-csv-conv", Str, Str, "Properties of the client's device.", "no device database is built in"),
     refused("debug", Any, Any, "Writes the sample to a trace.", "log it, or send it in a header"),
-    refused("fix_is_valid", Bin, Bool, "Whether it is a FIX message.", "the FIX protocol is not supported"),
-    refused("fix_tag_value", Bin, Bin, "The value of a tag of a FIX message.", "the FIX protocol is not supported"),
     conv(
         "ipmask",
         &[arg("mask4", Mask4), opt("mask6", Mask6)],
@@ -116,14 +114,12 @@ pub(super) const TABLE: &[ConvSpec] = &[
         "What a path finds in the payload of a JSON web token.",
         |_, value, args| jwt_query(value.bytes()?, 1, args),
     ),
-    refused("jwt_verify", Bin, Int, "Whether a token is signed with a key.", "tokens are not verified yet"),
     refused("mqtt_field_value", Bin, Str, "A field of an MQTT packet.", "the MQTT protocol is not supported"),
     refused("mqtt_is_valid", Bin, Bool, "Whether it is an MQTT packet.", "the MQTT protocol is not supported"),
     conv("nbsrv", &[], Str, Int, "Usable servers of the backend it names.", |ctx, value, _| {
         let id = ctx.world.find_backend(value.bytes()?)?;
         Some(Value::Int(ctx.world.backend(id).usable_servers.into()))
     }),
-    refused("protobuf", Bin, Bin, "A field of a Protocol Buffers message.", "Protocol Buffers are not supported"),
     conv(
         "set-var",
         &[
@@ -156,7 +152,6 @@ pub(super) const TABLE: &[ConvSpec] = &[
         let id = ctx.world.find_server(value.bytes()?)?;
         Some(Value::Int(ctx.world.server(id).queue.into()))
     }),
-    refused("ungrpc", Bin, Bin, "A field of a gRPC message.", "reading gRPC messages is not supported"),
     conv(
         "unset-var",
         &[arg("var", Var)],

@@ -2,7 +2,8 @@
 
 use super::{Expr, Step};
 use crate::{
-    conv, fetch, hint,
+    conv::{self, TokenKeyArg},
+    fetch, hint,
     keyword::{Arg, ArgKind, ArgSpec, Args as _, Support},
     link::{Linker, Scope},
     problem::Problem,
@@ -150,6 +151,12 @@ impl Linker<'_> {
                 }
                 (_, given) => self.argument(word, place, spec, given, name.clone(), scope)?,
             });
+            if let [.., algorithm, Arg::TokenKey(TokenKeyArg::Given(file, key))] = &mut args[..]
+                && let Some((_, at)) = raw.get(place)
+            {
+                let algorithm = if let Arg::Word(algorithm) = algorithm { Some(*algorithm) } else { None };
+                *key = self.public_key(file, at.clone(), algorithm);
+            }
         }
         if let Some((_, kind @ (Type::Addr | Type::Int))) = conv::map_kind(word)
             && let (Some(default), Some((text, at))) = (args.bytes(1), raw.get(1))
