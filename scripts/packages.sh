@@ -30,6 +30,7 @@ test sslsplit=sslsplit
 test tshark=tshark
 test apache2-utils=ab
 test iproute2=ip
+test iptables=iptables
 test linux-perf=perf
 test groff-base=groff
 test zsh=zsh

@@ -17,7 +17,7 @@ use crate::{
     worker::{pulse::Stage, state::Worker},
 };
 use client_hello::Decided;
-use penstock_config::model::{Mode, ProxyId};
+use penstock_config::model::{Mode, ProxyId, ServiceMode};
 use penstock_http::proxy_protocol;
 use penstock_rules::{ConnFacts, Session};
 use penstock_tls::HandshakeError;
@@ -43,7 +43,7 @@ async fn begin(worker: &Rc<Worker>, accepted: Accepted) -> Option<(Box<Conn<'_>>
     let Accepted { socket, mut place, proxy, bind, accepted } = accepted;
     let own = Rc::new(Own::default());
     if let Some(unknown) = place.take_unknown() {
-        own.is_unknown(unknown);
+        own.await_return(unknown);
     }
     let alive = Alive::register(worker.clone()).await;
     let mut conn = Box::new(Conn {
@@ -96,6 +96,9 @@ fn serve<'w>(conn: Box<Conn<'w>>, established: Established) -> Pin<Box<dyn Futur
         Established::Bypass(client, backend) => return Box::pin(tcp::run(conn, client, Some(backend))),
         Established::Stream(stream) => stream,
     };
+    if conn.proxy().service.as_ref().is_some_and(|service| service.mode == Some(ServiceMode::Tcp)) {
+        return Box::pin(tcp::returned::run(conn, stream));
+    }
     match conn.proxy().mode {
         Mode::Tcp => {
             let client = Box::new(Raw::new(stream, conn.worker, true));

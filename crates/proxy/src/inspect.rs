@@ -4,11 +4,11 @@
 //! `request` and `response` walk the chain, `ask` holds the conversation with one service, `original` is the message's
 //! body meanwhile, `replay` gives it to whoever it goes to, and `verdict` notes what was said. `taps` has copies made.
 //!
-//! A device (`mode http`) forwards the request to us again, so that two exchanges take part. `through` sends it there, `returned` takes it
+//! A device (`mode http`, `mode tcp`) forwards the request to us again, so that two exchanges take part. `through` sends it there, `returned` takes it
 //! back and goes on with the chain, `crossing` is what connects the two, and `passage` has the response reported and judged.
 
 mod apply;
-mod ask;
+pub(crate) mod ask;
 pub(crate) mod crossing;
 mod described;
 mod original;
@@ -20,7 +20,7 @@ mod response;
 pub(crate) mod returned;
 pub(crate) mod taps;
 mod through;
-mod verdict;
+pub(crate) mod verdict;
 
 pub(crate) use described::Described;
 pub(crate) use replay::{Inspected, Replay, Replayed};

@@ -105,12 +105,12 @@ fn compile_step(step: &ChainStep, linker: &mut Linker<'_>, diagnostics: &mut Dia
                     format!("this condition looks at the response, but '{}' inspects requests", step.service.text),
                 )
                 .hint(match mode_of(config, step) {
-                    Some(ServiceMode::Http) => "use what is known of the request",
+                    Some(ServiceMode::Http | ServiceMode::Tcp) => "use what is known of the request",
                     _ => "add 'respmod PATH' to the service, or use what is known of the request",
                 });
             return None;
         }
     }
-    let is_inline = mode_of(config, step) == Some(ServiceMode::Http);
+    let is_inline = matches!(mode_of(config, step), Some(ServiceMode::Http | ServiceMode::Tcp));
     Some(ChainLink { service, condition, on_response, is_tap, is_inline })
 }

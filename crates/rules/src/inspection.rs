@@ -37,11 +37,10 @@ impl Inspection {
         self.verdicts.push_str(verdicts);
         self.threat = threat.or(self.threat.take());
     }
-    /// Records what a service decided, and how long that took.
-    pub fn note(&mut self, service: &str, of_response: bool, verdict: &str, ms: u64) {
+    /// Records what a service decided about `what`, a request, a response or a connection, and how long that took.
+    pub fn note(&mut self, service: &str, what: &str, verdict: &str, ms: u64) {
         let comma = if self.verdicts.is_empty() { "" } else { "," };
-        let side = if of_response { "response" } else { "request" };
         // Writing to a string cannot fail.
-        let _ = write!(self.verdicts, "{comma}{service}.{side}={verdict}:{ms}");
+        let _ = write!(self.verdicts, "{comma}{service}.{what}={verdict}:{ms}");
     }
 }

@@ -79,6 +79,8 @@ pub enum ServiceMode {
     Icap,
     /// A device that requests pass through, over HTTP: it forwards them to the service's own `bind` lines.
     Http,
+    /// A device that bytes pass through, between a connection of ours and the service's own `bind` lines.
+    Tcp,
     /// A copy of the traffic, as packets.
     Tap,
 }

@@ -10,6 +10,8 @@ use crate::{
 };
 use std::{net::SocketAddr, sync::Arc};
 
+mod packets;
+
 type Entry = Keyword<Draft>;
 
 pub(super) const KEYWORDS: &[Entry] = &[
@@ -60,7 +62,7 @@ const OF_TAPS: &[&str] = &["tap", "tap-buffer", "tap-port"];
 /// The other words that a tap may have.
 const ALSO_OF_TAPS: &[&str] = &["mode", "description", "id"];
 
-/// The words of a service in mode http alone: where requests come back, and how long they may take.
+/// The words of services in mode http and tcp alone: where requests come back, and how long they may take.
 const OF_HTTP: &[&str] = &["bind", "timeout client", "timeout http-request", "timeout http-keep-alive"];
 /// The words of a service in mode icap alone.
 const OF_ICAP: &[&str] = &["reqmod", "respmod"];
@@ -111,11 +113,16 @@ fn path(draft: &mut Draft, args: &mut Args<'_>, field: fn(&mut Service) -> &mut 
 
 /// `mode` of a service.
 pub(super) fn mode(draft: &mut Draft, args: &mut Args<'_>) -> Parsed {
-    if let Some(word) = args.peek().filter(|word| matches!(word.text.as_str(), "tcp" | "spop")) {
-        let message = format!("services in mode '{}' are not supported", word.text);
-        return args.wrong(word, message, "expected 'icap', 'http' or 'tap'");
+    if let Some(word) = args.peek().filter(|word| word.text == "spop") {
+        let message = "services in mode 'spop' are not supported".to_owned();
+        return args.wrong(word, message, "expected 'icap', 'http', 'tcp' or 'tap'");
     }
-    let modes = [("icap", ServiceMode::Icap), ("http", ServiceMode::Http), ("tap", ServiceMode::Tap)];
+    let modes = [
+        ("icap", ServiceMode::Icap),
+        ("http", ServiceMode::Http),
+        ("tcp", ServiceMode::Tcp),
+        ("tap", ServiceMode::Tap),
+    ];
     of(draft).mode = Some(args.choice("the mode of a service", &modes)?);
     Ok(())
 }
@@ -224,6 +231,7 @@ pub(crate) fn finish(draft: &mut Draft, around: &mut Surroundings) -> Parsed {
         None => true,
         Some(ServiceMode::Icap) => !OF_TAPS.contains(&name) && !OF_HTTP.contains(&name),
         Some(ServiceMode::Http) => !OF_TAPS.contains(&name) && !OF_ICAP.contains(&name),
+        Some(ServiceMode::Tcp) => !OF_TAPS.contains(&name) && !OF_ICAP.contains(&name) && name != "max-body",
         Some(ServiceMode::Tap) => OF_TAPS.contains(&name) || ALSO_OF_TAPS.contains(&name),
     };
     let mut misplaced: Vec<_> = draft.seen.iter().filter(|(name, _)| !fits(name)).collect();
@@ -235,6 +243,9 @@ pub(crate) fn finish(draft: &mut Draft, around: &mut Surroundings) -> Parsed {
             }
             Some(ServiceMode::Http) if OF_ICAP.contains(name) => ("http", "write it into a service in mode icap"),
             Some(ServiceMode::Http) => ("http", "write it into a service in mode tap"),
+            Some(ServiceMode::Tcp) if **name == "max-body" => ("tcp", "what passes a device of packets is never kept"),
+            Some(ServiceMode::Tcp) if OF_ICAP.contains(name) => ("tcp", "write it into a service in mode icap"),
+            Some(ServiceMode::Tcp) => ("tcp", "write it into a service in mode tap"),
             _ if OF_HTTP.contains(name) => ("icap", "write it into a service in mode http"),
             _ => ("icap", "write it into a service in mode tap"),
         };
@@ -249,7 +260,7 @@ pub(crate) fn finish(draft: &mut Draft, around: &mut Surroundings) -> Parsed {
         Err(Reported)
     };
     if service.mode.is_none() {
-        return missing(around, "mode", "add 'mode icap', 'mode http' or 'mode tap'");
+        return missing(around, "mode", "add 'mode icap', 'mode http', 'mode tcp' or 'mode tap'");
     }
     if service.mode == Some(ServiceMode::Tap) {
         if service.tap.is_none() {
@@ -258,13 +269,34 @@ pub(crate) fn finish(draft: &mut Draft, around: &mut Surroundings) -> Parsed {
         proxy.mode = Mode::Tcp;
         return Ok(());
     }
-    if service.mode == Some(ServiceMode::Http) {
+    if matches!(service.mode, Some(ServiceMode::Http | ServiceMode::Tcp)) {
+        let is_of_packets = service.mode == Some(ServiceMode::Tcp);
         if proxy.servers.is_empty() {
-            return missing(around, "server", "add the device, for instance 'server waf1 127.0.0.1:8081 check'");
+            return missing(
+                around,
+                "server",
+                match is_of_packets {
+                    true => {
+                        "add the way through the device, for instance 'server ips1 192.0.2.1:8082 namespace inside'"
+                    }
+                    false => "add the device, for instance 'server waf1 127.0.0.1:8081 check'",
+                },
+            );
         }
         if proxy.binds.is_empty() {
-            let hint = "add the address to which the device forwards requests, for instance 'bind 127.0.0.1:8082'";
-            return missing(around, "'bind'", hint);
+            return missing(
+                around,
+                "'bind'",
+                match is_of_packets {
+                    true => "add the address at the other side of the device, for instance 'bind 192.0.2.1:8082'",
+                    false => {
+                        "add the address to which the device forwards requests, for instance 'bind 127.0.0.1:8082'"
+                    }
+                },
+            );
+        }
+        if is_of_packets {
+            packets::check(proxy, around)?;
         }
         if let Some(span) = draft.seen.get("max-body") {
             if service.on_failure == Fate::Deny {

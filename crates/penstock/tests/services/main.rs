@@ -5,6 +5,7 @@ mod common;
 mod fake;
 mod inline;
 mod nginx;
+mod packets;
 mod real;
 
 use common::{
@@ -353,6 +354,36 @@ fn what_cannot_work_is_refused_at_start() {
              frontend f\n  bind :3\n  tcp-request content service-chain c\n",
             9,
             "the service 'av' of this chain inspects messages of HTTP",
+        ),
+        ("service av\n  mode tcp\n  server s 192.0.2.1:1\n", 1, "service 'av' has no 'bind'"),
+        ("service av\n  mode tcp\n  bind 127.0.0.1:1\n", 1, "service 'av' has no server"),
+        ("service av\n  mode tcp\n  respmod /av\n", 3, "'respmod' has no effect in a service in mode tcp"),
+        ("service av\n  mode tcp\n  tap fifo /f\n", 3, "'tap' has no effect in a service in mode tcp"),
+        ("service av\n  mode tcp\n  max-body 1m\n", 3, "'max-body' has no effect in a service in mode tcp"),
+        (
+            "service av\n  mode tcp\n  bind 127.0.0.1:1\n  server s 127.0.0.1:1\n",
+            4,
+            "what is sent there arrives at the service's 'bind' line without passing a device",
+        ),
+        (
+            "service av\n  mode tcp\n  bind 127.0.0.1:1 accept-proxy\n  server s 192.0.2.1:1\n",
+            3,
+            "'accept-proxy' cannot be on a 'bind' line of a service in mode tcp",
+        ),
+        (
+            "service av\n  mode tcp\n  bind 127.0.0.1:1\n  server s 192.0.2.1:1 ssl verify none\n",
+            4,
+            "'ssl' cannot be on a 'server' line of a service in mode tcp",
+        ),
+        (
+            "service av\n  mode tcp\n  bind 127.0.0.1:1\n  server s 192.0.2.1:1 send-proxy\n",
+            4,
+            "'send-proxy' cannot be on a 'server' line of a service in mode tcp",
+        ),
+        (
+            "service av\n  mode tcp\n  bind 127.0.0.1:1\n  server s /run/s.sock\n",
+            4,
+            "a server of a service in mode tcp needs an IP address",
         ),
         ("service av\n  mode icap\n  reqmod av\n", 3, "'av' is not the path of a service"),
         ("service av\n  mode icap\n  on-failure ignore\n", 3, "'ignore' is not what becomes of the message"),

@@ -111,6 +111,10 @@ pub(crate) async fn attempt(
             }
         },
     };
+    if !passage::depart(worker, live.x) {
+        live.x.log.termination = Termination(By::Server, During::Connect);
+        return Err(Ended::Retry(Reason::Connect));
+    }
     if !only_http1 && mux::is_spoken_by(&stream, &server.config.settings) {
         let facts = live.x.server_conn.clone();
         let Some(mux) = multiplex(worker, server, stream, facts, &limits).await else {
@@ -128,7 +132,7 @@ pub(crate) async fn attempt(
     let tally = tally.unwrap_or_else(|| count(Protocol::Http1));
     let _running = Running::new(backend, Protocol::Http1);
     let mut upstream = Http1Server::new(stream, tally, worker, limits, proxy);
-    let may_keep = headers::to_server(live.conn, live.x, proxy, server);
+    let may_keep = headers::to_server(live.conn, live.x, proxy, server) && !passage::is_alone(live.x);
     let framing = live.x.sent_framing(live.client);
     taps::copy_request(live, framing);
     upstream.request(&mut live.x.request, framing);

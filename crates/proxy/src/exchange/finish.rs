@@ -70,6 +70,16 @@ pub(crate) fn tcp(conn: &mut Conn<'_>, received: u64, x: &mut Exchange) {
     }
 }
 
+/// Counts what came back from a device in `mode tcp`. The exchange before the device logs it.
+pub(crate) fn behind_device(conn: &mut Conn<'_>, received: u64, x: &mut Exchange) {
+    x.presence = None;
+    x.log.bytes_uploaded = received;
+    // Its frontend, the service, is in mode http, and it was none.
+    x.bypassed = true;
+    measure(conn, x, conn.worker.clock.now());
+    count(conn, x);
+}
+
 /// Writes the line of `option logasap` in `mode tcp`, once the server is connected.
 pub(crate) fn tcp_as_soon_as(conn: &mut Conn<'_>, x: &mut Exchange) {
     if conn.proxy().options.logasap {

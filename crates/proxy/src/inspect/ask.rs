@@ -34,7 +34,7 @@ use tokio::io::AsyncWrite;
 
 /// Why a service did not do its work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Failure {
+pub(crate) enum Failure {
     /// No server is up, or none could be connected to.
     Unreachable,
     /// No server had a place in time.

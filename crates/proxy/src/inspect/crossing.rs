@@ -1,5 +1,7 @@
 //! Requests that pass a device (`mode http`): sent to it by one exchange, and brought back by another, on a connection to the `bind` lines of
 //! the service. A token in a field of the request says which belong together; it is good for one return.
+//!
+//! A device of packets (`mode tcp`) passes on a connection itself: what arrives has the addresses of what was sent, and is recognised by them.
 
 use crate::{process::returning::Awaited, server::Server, servers::private::Own};
 use aws_lc_rs::rand;
@@ -7,12 +9,17 @@ use penstock_config::model::ProxyId;
 use penstock_http::Fields;
 use penstock_rules::{ConnFacts, LogFacts, ServerConnFacts, Session, Txn};
 use std::{
-    collections::HashMap,
+    collections::{HashMap, hash_map::Entry},
     fmt::Write,
+    net::SocketAddr,
+    pin::pin,
     rc::Rc,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
-use tokio::time::Instant;
+use tokio::{
+    sync::{Notify, oneshot},
+    time::Instant,
+};
 
 /// The field that holds the token; in a response, it says that a request was not known where it came back.
 pub(crate) const FIELD: &[u8] = b"penstock-return";
@@ -20,9 +27,36 @@ pub(crate) const FIELD: &[u8] = b"penstock-return";
 /// Distinguishes a request at a device. It cannot be guessed.
 type Token = [u8; 16];
 
-/// The requests that are at devices: at most one for each exchange that waits for one.
+/// The two ends of a connection that a device passes on: they are the same on both of its sides.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Path {
+    from: SocketAddr,
+    to: SocketAddr,
+}
+
+impl Path {
+    /// `None` if the connection is not one of IP.
+    pub fn new(from: Option<SocketAddr>, to: Option<SocketAddr>) -> Option<Path> {
+        // A socket for both kinds of addresses shows those of IPv4 as mapped ones, and its peer's does not.
+        let plain = |at: SocketAddr| SocketAddr::new(at.ip().to_canonical(), at.port());
+        Some(Path { from: plain(from?), to: plain(to?) })
+    }
+}
+
+/// What distinguishes something that is at a device.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+enum Mark {
+    Token(Token),
+    Path(ProxyId, Path),
+}
+
+/// What is at devices: at most one for each exchange that waits for one.
 #[derive(Default)]
-pub(crate) struct Crossings(Mutex<HashMap<Token, Crossing>>);
+pub(crate) struct Crossings {
+    all: Mutex<HashMap<Mark, Crossing>>,
+    /// Wakes those who have a connection and do not know it yet.
+    added: Notify,
+}
 
 /// What the exchange that brings a request back is to know of the one that sent it.
 pub(crate) struct Crossing {
@@ -36,6 +70,8 @@ pub(crate) struct Crossing {
     pub backend: ProxyId,
     pub txn: Txn,
     pub told: Told,
+    /// Of a connection in `mode tcp`: who waits for it to be connected to its server.
+    pub stream: Option<oneshot::Sender<Report>>,
     /// Its room among the connections that come back, until it is claimed.
     pub _awaited: Awaited,
 }
@@ -47,7 +83,7 @@ pub(crate) type Told = Arc<Mutex<Option<Report>>>;
 pub(crate) struct Report {
     /// The status of the response that went to the device.
     pub status: u16,
-    /// Whether that was made here: an error page.
+    /// Whether that was made here: an error page; of a connection, whether it has no server.
     pub made_here: bool,
     pub log: LogFacts,
     pub server: Option<Arc<Server>>,
@@ -63,15 +99,41 @@ pub(crate) fn lock(told: &Told) -> MutexGuard<'_, Option<Report>> {
 }
 
 impl Crossings {
-    fn all(&self) -> MutexGuard<'_, HashMap<Token, Crossing>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    fn all(&self) -> MutexGuard<'_, HashMap<Mark, Crossing>> {
+        self.all.lock().unwrap_or_else(PoisonError::into_inner)
     }
     /// Expects the request to come back; `None` if there is no randomness for a token.
     pub fn expect(self: &Arc<Self>, crossing: Crossing) -> Option<Expected> {
         let mut token = Token::default();
         rand::fill(&mut token).ok()?;
-        self.all().insert(token, crossing);
-        Some(Expected { crossings: self.clone(), token })
+        let mark = Mark::Token(token);
+        self.all().insert(mark, crossing);
+        Some(Expected { crossings: self.clone(), mark })
+    }
+    /// Expects what is sent on a connection to come back on one of the same addresses; `None` if there is another one of them.
+    pub fn expect_on(self: &Arc<Self>, path: Path, crossing: Crossing) -> Option<Expected> {
+        let mark = Mark::Path(crossing.service, path);
+        match self.all().entry(mark) {
+            Entry::Occupied(_) => return None,
+            Entry::Vacant(place) => place.insert(crossing),
+        };
+        self.added.notify_waiters();
+        Some(Expected { crossings: self.clone(), mark })
+    }
+    /// Waits until it is known what comes back to the service with these addresses; whether it is a connection in `mode tcp`.
+    pub async fn arrival(&self, service: ProxyId, path: Path) -> bool {
+        loop {
+            let mut added = pin!(self.added.notified());
+            added.as_mut().enable();
+            if let Some(crossing) = self.all().get(&Mark::Path(service, path)) {
+                return crossing.stream.is_some();
+            }
+            added.await;
+        }
+    }
+    /// What comes back to this service with these addresses. It does so once.
+    pub fn claim_on(&self, service: ProxyId, path: Path) -> Option<Crossing> {
+        self.all().remove(&Mark::Path(service, path))
     }
     /// The request that comes back to this service with these fields, which lose the token. It does so once.
     pub fn claim(&self, service: ProxyId, fields: &mut Fields) -> Option<Crossing> {
@@ -82,22 +144,24 @@ impl Crossings {
         };
         fields.remove(FIELD);
         let mut all = self.all();
-        let token = token.filter(|token| all.get(token).is_some_and(|crossing| crossing.service == service))?;
-        all.remove(&token)
+        let mark = Mark::Token(token?);
+        all.get(&mark).filter(|crossing| crossing.service == service)?;
+        all.remove(&mark)
     }
 }
 
 /// A request that is expected to come back. When this is dropped, it no longer is.
 pub(crate) struct Expected {
     crossings: Arc<Crossings>,
-    token: Token,
+    mark: Mark,
 }
 
 impl Expected {
-    /// The token, as the field holds it.
+    /// The token, if there is one, as the field holds it.
     pub fn token(&self) -> String {
-        let mut text = String::with_capacity(2 * self.token.len());
-        for byte in self.token {
+        let Mark::Token(token) = self.mark else { return String::new() };
+        let mut text = String::with_capacity(2 * token.len());
+        for byte in token {
             // Writing to a string cannot fail.
             let _ = write!(text, "{byte:02x}");
         }
@@ -105,7 +169,7 @@ impl Expected {
     }
     /// Stops expecting it; whether it had not come back.
     pub fn recall(&self) -> bool {
-        self.crossings.all().remove(&self.token).is_some()
+        self.crossings.all().remove(&self.mark).is_some()
     }
 }
 
@@ -139,7 +203,12 @@ pub(crate) struct Out {
     pub service: ProxyId,
     pub server: Arc<Server>,
     pub since: Instant,
-    pub expected: Expected,
+    /// `None` as long as the connection is not there by whose addresses it is recognised.
+    pub expected: Option<Expected>,
+    /// What is expected once it is.
+    pub pending: Option<Box<Crossing>>,
+    /// Whether it is recognised by its connection, which then carries nothing else.
+    pub is_by_path: bool,
     /// Whether the request has come back, once that is settled.
     pub is_back: Option<bool>,
     pub told: Told,
@@ -157,14 +226,16 @@ pub(crate) struct Out {
 impl Out {
     /// Whether the request has come back from the device. From now on it does not any more.
     pub fn has_come_back(&mut self) -> bool {
-        let expected = &self.expected;
-        *self.is_back.get_or_insert_with(|| !expected.recall())
+        let expected = self.expected.as_ref();
+        *self.is_back.get_or_insert_with(|| expected.is_some_and(|expected| !expected.recall()))
     }
 }
 
 /// The exchange has its request from a device.
 pub(crate) struct Back {
     pub told: Told,
+    /// Of a connection in `mode tcp`: who waits for it to be connected to its server.
+    pub stream: Option<oneshot::Sender<Report>>,
     pub of_device: OfDevice,
 }
 
@@ -196,6 +267,7 @@ mod tests {
             backend: ProxyId(2),
             txn: Txn::default(),
             told: Told::default(),
+            stream: None,
             _awaited: Arc::new(Returning::default()).expect(),
         }
     }
@@ -229,6 +301,30 @@ mod tests {
         assert!(crossings.claim(SERVICE, &mut fields(&[token])).is_none(), "a second time");
         assert!(!expected.recall() && other.recall(), "one came back, the other did not");
         assert!(crossings.claim(SERVICE, &mut fields(&[another])).is_none(), "after it was recalled");
+    }
+
+    #[tokio::test]
+    async fn what_comes_back_by_its_addresses_does_so_once_to_its_service() {
+        let crossings = Arc::new(Crossings::default());
+        let path = |from: &str| Path::new(from.parse().ok(), "192.0.2.1:80".parse().ok()).unwrap();
+        let (mapped, plain) = (path("[::ffff:192.0.2.9]:1000"), path("192.0.2.9:1000"));
+        let waits = crossings.arrival(SERVICE, plain);
+        let expected = {
+            let mut waits = pin!(waits);
+            let known = tokio::time::timeout(std::time::Duration::from_millis(5), waits.as_mut()).await;
+            assert!(known.is_err(), "nothing is expected yet");
+            let expected = crossings.expect_on(mapped, crossing()).unwrap();
+            assert!(!waits.await, "a request, and no stream");
+            expected
+        };
+        assert!(crossings.expect_on(plain, crossing()).is_none(), "another one with these addresses");
+        assert!(crossings.claim_on(SERVICE, path("192.0.2.9:1001")).is_none(), "another port");
+        assert!(crossings.claim_on(ProxyId(2), plain).is_none(), "to another service");
+        assert!(crossings.claim_on(SERVICE, plain).is_some());
+        assert!(crossings.claim_on(SERVICE, plain).is_none(), "a second time");
+        assert!(!expected.recall());
+        drop(crossings.expect_on(plain, crossing()).unwrap());
+        assert!(crossings.all().is_empty());
     }
 
     #[test]

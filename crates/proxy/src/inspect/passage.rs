@@ -1,7 +1,7 @@
 //! The response at both ends of a device: the exchange behind it reports, and the one before it judges what the device makes of that.
 
 use super::{
-    crossing::{FIELD, Out, Report, lock},
+    crossing::{FIELD, Out, Path, Report, lock},
     verdict,
 };
 use crate::{
@@ -9,8 +9,24 @@ use crate::{
     exchange::state::ms_between,
     exchange::{live::Live, state::Exchange},
     rules::evaluate::count_denied_response,
+    worker::state::Worker,
 };
 use penstock_rules::{By, During, LogFacts, Termination, table::Tracking};
+
+/// Has the request expected at the other side of a device of packets, now that there is a connection to send it on; `false` if there is another one of
+/// the same addresses.
+pub(crate) fn depart(worker: &Worker, x: &mut Exchange) -> bool {
+    let Some(out) = &mut x.passage.out else { return true };
+    let Some(crossing) = out.pending.take() else { return true };
+    let path = Path::new(x.server_conn.src, x.server_conn.dst);
+    out.expected = path.and_then(|path| worker.shared.crossings.expect_on(path, *crossing));
+    out.expected.is_some()
+}
+
+/// Whether the connection to the server carries this request alone.
+pub(crate) fn is_alone(x: &Exchange) -> bool {
+    x.passage.out.as_ref().is_some_and(|out| out.is_by_path)
+}
 
 /// Judges the head of a response, if a device sent it; whether it goes on to the client.
 pub(crate) fn answered(live: &mut Live<'_, '_>) -> bool {
@@ -50,7 +66,7 @@ fn judge(live: &mut Live<'_, '_>, out: &mut Out) -> bool {
 }
 
 /// Takes over what is known of the server. What took time at the device is kept for its counters.
-fn import(x: &mut Exchange, out: &mut Out, report: Option<Report>) {
+pub(crate) fn import(x: &mut Exchange, out: &mut Out, report: Option<Report>) {
     out.waited = Some([x.log.Tw, x.log.Tc, -1]);
     let none = LogFacts::default();
     let from = report.as_ref().map_or(&none, |report| &report.log);
@@ -85,17 +101,55 @@ pub(crate) fn is_page(x: &Exchange) -> bool {
 /// Reports to the exchange before the device, if there is one, that the response is about to go there.
 pub(crate) fn report(x: &Exchange, made_here: bool) {
     let Some(back) = &x.passage.back else { return };
+    *lock(&back.told) = Some(made_of(x, made_here || is_page(x)));
+}
+
+/// Reports to the exchange before the device, if there is one, what has become of a connection in `mode tcp`. Only the first report counts.
+pub(crate) fn report_connection(x: &mut Exchange, is_connected: bool) {
+    if let Some(stream) = x.passage.back.as_mut().and_then(|back| back.stream.take()) {
+        // Whoever has left does not need it.
+        let _ = stream.send(made_of(x, !is_connected));
+    }
+}
+
+/// Reports to the exchange before the device, if there is one, why a connection in `mode tcp` ends, before that shows on the connection.
+pub(crate) fn report_end(x: &Exchange, termination: Termination) {
+    let Some(back) = &x.passage.back else { return };
+    let mut report = made_of(x, false);
+    report.log.termination = termination;
+    lock(&back.told).get_or_insert(report);
+}
+
+/// Takes over why the connection behind the device has ended, unless it was the client that ended it here.
+pub(crate) fn import_end(x: &mut Exchange) {
+    let Some(out) = &x.passage.out else { return };
+    if !matches!(x.log.termination.0, By::Nobody | By::Server | By::ServerTimeout) {
+        return;
+    }
+    if let Some(report) = lock(&out.told).take() {
+        let Termination(by, during) = report.log.termination;
+        // What is the client there is the device.
+        let by = match by {
+            By::Client => By::Server,
+            By::ClientTimeout => By::ServerTimeout,
+            by => by,
+        };
+        x.log.termination = Termination(by, during);
+    }
+}
+
+fn made_of(x: &Exchange, made_here: bool) -> Report {
     let inspection = x.txn.inspection.as_ref();
-    *lock(&back.told) = Some(Report {
+    Report {
         status: x.response.status(),
-        made_here: made_here || is_page(x),
+        made_here,
         log: x.log.clone(),
         server: x.server.clone(),
         server_conn: x.passage.out.as_ref().map_or(&x.server_conn, |out| &out.server_conn).clone(),
         server_status: x.txn.server_status,
         verdicts: inspection.map_or(String::new(), |inspection| inspection.verdicts.clone()),
         threat: inspection.and_then(|inspection| inspection.threat.clone()),
-    });
+    }
 }
 
 /// Ends an exchange's part in the way through devices: what follows is counted on the connection that it really has.

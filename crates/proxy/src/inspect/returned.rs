@@ -1,14 +1,17 @@
 //! The exchange on a connection of a device that brings a request back: the rest of the chain, and the server.
 
 use super::{
-    crossing::{Back, Crossing, FIELD, OfDevice},
+    crossing::{Back, Crossing, FIELD, OfDevice, Path},
     request::request,
+    verdict::settings,
 };
 use crate::{
-    exchange::{live::Live, respond, retry},
+    connection::Conn,
+    exchange::{live::Live, respond, retry, state::Exchange},
     rules::context::Judged,
     servers::private::Own,
 };
+use penstock_config::model::ServiceMode;
 use penstock_rules::{By, During, Termination};
 use std::rc::Rc;
 
@@ -20,24 +23,29 @@ pub(crate) fn is_expected(live: &Live<'_, '_>) -> bool {
 /// Serves a request that a device has brought back.
 pub(crate) async fn serve(live: &mut Live<'_, '_>) {
     let crossings = &live.worker.shared.crossings;
+    let service = live.conn.frontend;
+    let is_by_path = settings(&live.worker.shared, service).mode == Some(ServiceMode::Tcp);
     let claimed = match live.x.request.method() {
         b"CONNECT" => None,
-        _ => crossings.claim(live.conn.frontend, &mut live.x.request.fields),
+        _ if is_by_path => {
+            let path = Path::new(live.conn.facts.peer, live.conn.facts.local);
+            path.and_then(|path| crossings.claim_on(service, path))
+        }
+        _ => crossings.claim(service, &mut live.x.request.fields),
     };
     let Some(crossing) = claimed else { return refuse(live).await };
-    live.conn.own.is_known();
+    live.conn.own.note_return();
     let backend = crossing.backend;
-    begin(live, crossing);
+    adopt(live.conn, live.x, crossing);
     if request(live).await == Judged::GoOn {
         retry::to_backend(live, backend).await;
     }
 }
 
 /// Carries the exchange out in the name of the client's from here on.
-fn begin(live: &mut Live<'_, '_>, crossing: Crossing) {
-    let (conn, x) = (&mut *live.conn, &mut *live.x);
+pub(crate) fn adopt(conn: &mut Conn<'_>, x: &mut Exchange, crossing: Crossing) {
     x.backend = Some(crossing.backend);
-    live.worker.roster.note(x.listed, |session| session.backend = Some(crossing.backend));
+    conn.worker.roster.note(x.listed, |session| session.backend = Some(crossing.backend));
     let received = std::mem::take(&mut x.txn.received);
     x.txn = crossing.txn;
     x.txn.received = received;
@@ -51,7 +59,7 @@ fn begin(live: &mut Live<'_, '_>, crossing: Crossing) {
         requests: std::mem::replace(&mut conn.requests, crossing.requests),
         own: std::mem::replace(&mut conn.own, own),
     };
-    x.passage.back = Some(Box::new(Back { told: crossing.told, of_device }));
+    x.passage.back = Some(Box::new(Back { told: crossing.told, stream: crossing.stream, of_device }));
 }
 
 /// Answers a request that is not expected, so that the exchange before the device can tell that from what the device says.

@@ -28,7 +28,12 @@ pub(crate) fn choose(conn: &mut Conn<'_>, x: &mut Exchange, stage: Readable, arr
     let due = {
         let mut context = context::context(conn, x, stage);
         context.input = arrived;
-        let holds = |bit: usize| chain.steps[bit].condition.holds(&context) == Answer::Yes;
+        // What is not known in time does not keep a connection from being inspected, but from being copied.
+        let holds = |bit: usize| match chain.steps[bit].condition.holds(&context) {
+            Answer::Yes => true,
+            Answer::NotYet => chain.steps[bit].is_inline,
+            Answer::No => false,
+        };
         (0..chain.steps.len()).filter(|bit| holds(*bit)).fold(0u64, |due, bit| due | 1 << bit)
     };
     if let Some(inspection) = &mut x.txn.inspection {

@@ -21,7 +21,7 @@ use crate::{
     server::{Backend, Slot},
 };
 use penstock_backends::retry::{Attempts, Reason, retries_on};
-use penstock_config::model::{Fate, ProxyId};
+use penstock_config::model::{Fate, ProxyId, ServiceMode};
 use penstock_http::{Connection, Framing, Known, remove_hop_by_hop};
 use penstock_rules::{By, During, ServerConnFacts, Termination};
 use std::{sync::Arc, task::Context};
@@ -48,7 +48,9 @@ pub(super) async fn through(live: &mut Live<'_, '_>, bit: usize, at: ProxyId) ->
     let shared = worker.shared.clone();
     let service = settings(&shared, at);
     let since = worker.clock.tick();
+    // What is sent to a device of packets, and does not come back, was dropped by it, and does not go on.
     if service.on_failure == Fate::Bypass
+        && service.mode != Some(ServiceMode::Tcp)
         && let Err(broken) = keep(live, service.max_body).await
     {
         end(live, broken).await;
@@ -125,6 +127,8 @@ async fn send(live: &mut Live<'_, '_>, bit: usize, pool: &Arc<Backend>, since: I
     let within = live.x.txn.inspection.as_ref().map_or(0, |inspection| inspection.within);
     let mut want = place::want(live, pool);
     let mut attempts = Attempts::new(&want, false);
+    // What a device of packets was sent, and does not pass on, may be what it means to stop.
+    let repeats = settings(shared, pool.proxy).mode != Some(ServiceMode::Tcp);
     let (mut again, mut is_sent) = (true, false);
     loop {
         let gone = &mut |cx: &mut Context<'_>| live.client.poll_gone(cx);
@@ -138,7 +142,7 @@ async fn send(live: &mut Live<'_, '_>, bit: usize, pool: &Arc<Backend>, since: I
             Err(Unserved(Termination(_, during), _)) => {
                 worker.counters().backend(pool.proxy).connect_errors.inc();
                 let why = if during == During::Queue { Failure::Busy } else { Failure::Unreachable };
-                return Some(Failed { why, is_whole: !is_sent || is_kept(live) });
+                return Some(Failed { why, is_whole: !is_sent || repeats && is_kept(live) });
             }
         };
         let server = slot.server().clone();
@@ -150,7 +154,7 @@ async fn send(live: &mut Live<'_, '_>, bit: usize, pool: &Arc<Backend>, since: I
         worker.cells(&server).session(worker.now_ms());
         live.x.may_retry = attempts.are_left(proxy);
         if !expect(live, bit, within, &slot, since) {
-            return Some(Failed { why: Failure::Unreachable, is_whole: !is_sent || is_kept(live) });
+            return Some(Failed { why: Failure::Unreachable, is_whole: !is_sent || repeats && is_kept(live) });
         }
         let attempted = {
             // In a box, as in `retry`.
@@ -186,7 +190,7 @@ async fn send(live: &mut Live<'_, '_>, bit: usize, pool: &Arc<Backend>, since: I
                 Reason::Timeout => Failure::Timeout,
                 Reason::Junk | Reason::Status => Failure::Invalid,
             };
-            return Some(Failed { why, is_whole: !is_back && (!is_sent || is_kept(live)) });
+            return Some(Failed { why, is_whole: !is_back && (!is_sent || repeats && is_kept(live)) });
         }
         let pause = attempts.failed(proxy, pool.counts().0, &mut want);
         live.x.log.retries = attempts.failures();
@@ -220,18 +224,28 @@ fn expect(live: &mut Live<'_, '_>, bit: usize, within: u64, slot: &Slot, since: 
         backend,
         txn: x.txn.behind(bit),
         told: told.clone(),
+        stream: None,
         _awaited: awaited,
     };
     if let Some(inspection) = &mut x.txn.inspection {
         inspection.within &= (1 << bit) - 1;
     }
-    let Some(expected) = live.worker.shared.crossings.expect(crossing) else { return false };
-    let _ = x.request.fields.set(FIELD, expected.token().as_bytes());
+    let is_by_path = settings(&live.worker.shared, service).mode == Some(ServiceMode::Tcp);
+    let (expected, pending) = match is_by_path {
+        true => (None, Some(Box::new(crossing))),
+        false => {
+            let Some(expected) = live.worker.shared.crossings.expect(crossing) else { return false };
+            let _ = x.request.fields.set(FIELD, expected.token().as_bytes());
+            (Some(expected), None)
+        }
+    };
     x.passage.out = Some(Box::new(Out {
         service,
         server: slot.server().clone(),
         since,
         expected,
+        pending,
+        is_by_path,
         is_back: None,
         told,
         made_here: false,

@@ -1,10 +1,13 @@
 //! What services have said, in the log, and whether a message goes on that one did not inspect.
 
-use crate::{exchange::live::Live, process::shared::Shared};
+use crate::{
+    exchange::{live::Live, state::Exchange},
+    process::shared::Shared,
+};
 use penstock_config::model::{Fate, ProxyId, Service};
 
 /// A service's settings.
-pub(super) fn settings(shared: &Shared, service: ProxyId) -> &Service {
+pub(crate) fn settings(shared: &Shared, service: ProxyId) -> &Service {
     shared.config.proxies[service].service.as_deref().expect("chains name services alone")
 }
 
@@ -17,10 +20,17 @@ pub(super) fn note(
     ms: u64,
     threat: Option<Vec<u8>>,
 ) {
-    let name = &live.worker.shared.config.proxies[service].name;
+    let side = if of_response { "response" } else { "request" };
+    record(&live.worker.shared, live.x, service, side, verdict, ms);
     if let Some(inspection) = &mut live.x.txn.inspection {
-        inspection.note(name, of_response, verdict, ms);
         inspection.threat = threat.or(inspection.threat.take());
+    }
+}
+
+/// Records a verdict about a request, a response or a connection.
+pub(crate) fn record(shared: &Shared, x: &mut Exchange, service: ProxyId, what: &str, verdict: &str, ms: u64) {
+    if let Some(inspection) = &mut x.txn.inspection {
+        inspection.note(&shared.config.proxies[service].name, what, verdict, ms);
     }
 }
 

@@ -81,11 +81,11 @@ impl Own {
         self.kept.borrow_mut().get_or_insert_default().muxes.push((key, mux));
     }
     /// Counts the connection as one of a device that has brought nothing back.
-    pub fn is_unknown(&self, unknown: Unknown) {
+    pub fn await_return(&self, unknown: Unknown) {
         self.kept.borrow_mut().get_or_insert_default().unknown = Some(unknown);
     }
     /// Stops that, as it has.
-    pub fn is_known(&self) {
+    pub fn note_return(&self) {
         if let Some(kept) = &mut *self.kept.borrow_mut() {
             kept.unknown = None;
         }

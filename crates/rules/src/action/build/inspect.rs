@@ -21,13 +21,16 @@ impl Build<'_, '_, '_> {
                 self.error(self.word.span, "this section is in mode http".to_owned(), Some(hint));
                 return None;
             }
-            let is_tap = |name: &str| {
+            let takes_bytes = |name: &str| {
                 let services = config.proxies.iter().filter(|proxy| proxy.name == name);
-                services.filter_map(|proxy| proxy.service.as_ref()).all(|found| found.mode == Some(ServiceMode::Tap))
+                services
+                    .filter_map(|proxy| proxy.service.as_ref())
+                    .all(|found| matches!(found.mode, Some(ServiceMode::Tap | ServiceMode::Tcp)))
             };
-            if let Some(step) = chains[place].steps.iter().find(|step| !is_tap(&step.service.text)) {
+            if let Some(step) = chains[place].steps.iter().find(|step| !takes_bytes(&step.service.text)) {
                 let message = format!("the service '{}' of this chain inspects messages of HTTP", step.service.text);
-                let hint = "of a connection in mode tcp, only services in mode tap get a copy".to_owned();
+                let hint =
+                    "a connection in mode tcp passes services in mode tcp, and those in mode tap get a copy".to_owned();
                 self.error(word.span, message, Some(hint));
                 return None;
             }
