@@ -238,7 +238,8 @@ fn next_cookie_raw<'c>(rest: &mut Option<&'c [u8]>) -> Option<&'c [u8]> {
 /// asked for.
 ///
 /// As with HAProxy, the last pair before a comma or the line's end does not count if it is only the name and `=`, without even
-/// a space before it. One before a semicolon has an empty value.
+/// a space before it. One before a semicolon has an empty value. What begins with `$` says something of other cookies (RFC 2965,
+/// section 3.3.4), and is none.
 fn next_cookie<'c>(rest: &mut Option<&'c [u8]>, name: Option<&[u8]>) -> Option<&'c [u8]> {
     let line = (*rest)?;
     let raw = next_cookie_raw(rest)?;
@@ -255,6 +256,9 @@ fn next_cookie<'c>(rest: &mut Option<&'c [u8]>, name: Option<&[u8]>) -> Option<&
     let pair = raw.trim_ascii();
     let equals = memchr::memchr(b'=', pair)?;
     let known = pair[..equals].trim_ascii_end();
+    if known.starts_with(b"$") {
+        return None;
+    }
     name.is_none_or(|name| name.is_empty() || known == name).then(|| pair[equals + 1..].trim_ascii_start())
 }
 
@@ -382,5 +386,7 @@ mod tests {
             assert_eq!(find(line, Some(b"c")), [b""], "{}", line.escape_ascii());
         }
         assert_eq!(find(b"c=; c=2", Some(b"c")), [&b""[..], b"2"]);
+        assert_eq!(find(b"$Version=1; a=2; $Path=/, b=3", None), [&b"2"[..], b"3"]);
+        assert_eq!(find(b"$Version=1; a=2", Some(b"$Version")), none);
     }
 }
