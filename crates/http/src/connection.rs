@@ -76,15 +76,15 @@ impl Connection {
 /// (CVE-2022-31813). `Connection` itself stays for rules to see, without `close` and `keep-alive`, as in HAProxy: what these
 /// mean has been noted.
 ///
-/// A field of [`Known`] that is not itself about the connection stays even when named: `Connection: X-Forwarded-For` is a
-/// known trick to have a proxy drop what the proxy before it said.
+/// A field of [`Known`] that is not itself about the connection stays even when named, and so does what a proxy says of a client:
+/// `Connection: X-Forwarded-For` is a known trick to have a proxy drop what the proxy before it said.
 pub fn receive_hop_by_hop(fields: &mut Fields) {
     let connection = if fields.has(Known::Connection) { Connection::of(fields) } else { Connection::default() };
     if connection.others {
         let mut named: Vec<Vec<u8>> = Vec::new();
         for option in fields.all_known(Known::Connection).flat_map(list) {
             let option = option.to_ascii_lowercase();
-            if Known::of(&option) == Known::Other {
+            if Known::of(&option) == Known::Other && !is_said_of_a_client(&option) {
                 named.push(option);
             }
         }
@@ -102,6 +102,32 @@ pub fn receive_hop_by_hop(fields: &mut Fields) {
             fields.append(b"upgrade", &left).expect("parts of a valid value make a valid value");
         }
     }
+}
+
+/// How the names begin under which a proxy tells the next one, or a server, who its client is, beside those of [`Known`]
+/// (RFC 9440 for `Client-Cert`; the others are custom).
+const OF_A_CLIENT: &[&str] = &[
+    "cf-connecting-ip",
+    "client-cert",
+    "fastly-client-ip",
+    "remote-",
+    "ssl-client-",
+    "true-client-ip",
+    "x-auth",
+    "x-client-",
+    "x-cluster-client-ip",
+    "x-forwarded-",
+    "x-original-",
+    "x-real-ip",
+    "x-remote-",
+    "x-ssl-",
+    "x-tls-",
+    "x-user",
+];
+
+/// Whether a field of this name, in lower case, is what a proxy says of a client.
+pub(crate) fn is_said_of_a_client(name: &[u8]) -> bool {
+    OF_A_CLIENT.iter().any(|begin| name.starts_with(begin.as_bytes()))
 }
 
 /// Takes `close` and `keep-alive` out of `Connection`, and the field with them where nothing else is left.

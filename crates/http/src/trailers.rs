@@ -1,6 +1,6 @@
 //! Which fields may come behind a body.
 
-use crate::{Fields, Known};
+use crate::{Fields, Known, connection::is_said_of_a_client};
 
 /// Takes out of a trailer section whatever says how a message is framed, routed or authenticated, or what its content is:
 /// behind the body it comes too late to be honest, and a receiver that merges it into the head would believe it (RFC 9110 section
@@ -46,8 +46,7 @@ fn is_forbidden(name: &[u8]) -> bool {
             | K::XForwardedProto
             | K::Http2Settings
     );
-    // What a proxy says of the client, under names that are not in the table.
-    known || name.starts_with(b"x-forwarded-") || name.starts_with(b"x-ssl-") || name == b"x-real-ip"
+    known || is_said_of_a_client(name)
 }
 
 #[cfg(test)]
