@@ -123,7 +123,7 @@ impl Regex {
             let span = end.map_or(0, |end| end - at);
             let steps = ends.steps - before + span;
             self.charge(steps);
-            turn::spend((steps / cost::REGEX_LONG_BYTES) as u32);
+            turn::spend_on_bytes(steps, cost::REGEX_LONG_BYTES);
             let Some(end) = end else { return Some(false) };
             // The surrounding text serves as context, though only the match is searched.
             grouping.search_captures(&Input::new(text).range(at..end), &mut found);

@@ -35,6 +35,10 @@ pub mod cost {
     pub const CONVERTER: u32 = 1;
     /// A digest, the slowest of those that see each byte once, takes 1.5 ns for one.
     pub const CONVERTER_BYTES: usize = 64;
+    /// How many bytes of a list (cookies, parameters, a field's elements) one unit pays for when it is looked through.
+    pub const LIST_BYTES: usize = 32;
+    /// How many bytes of JSON one unit pays for when it is read.
+    pub const JSON_BYTES: usize = 16;
     /// A regular expression that is tried, and each [`REGEX_BYTES`] of the text it is tried on.
     pub const REGEX: u32 = 1;
     /// See [`REGEX`].
@@ -73,6 +77,11 @@ pub fn spend(units: u32) {
     if left != ENDLESS {
         LEFT.set(left - i64::from(units));
     }
+}
+
+/// Spends what it costs to go through `length` bytes if one unit pays for `each`.
+pub fn spend_on_bytes(length: usize, each: usize) {
+    spend(u32::try_from(length / each).unwrap_or(u32::MAX));
 }
 
 /// Whether nothing is left, so that further work has to wait for the next turn.

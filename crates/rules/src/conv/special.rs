@@ -12,6 +12,7 @@ use crate::{
         ArgSpec, Args, Support, arg, opt,
     },
     log::LogFacts,
+    turn::{self, cost},
     value::{
         Type::{Addr, Any, Bin, Bool, Int, Str},
         Value, v6_to_v4,
@@ -245,6 +246,7 @@ fn jwt_query<'c>(token: &[u8], part: usize, args: &[Arg]) -> Option<Value<'c>> {
 /// not found.
 /// What a path finds in JSON: an array as it is written, the value of what else is no object.
 fn json_query<'c>(json: &[u8], path: &[u8], int: bool) -> Option<Value<'c>> {
+    turn::spend_on_bytes(json.len(), cost::JSON_BYTES);
     let is_whole = serde_json::from_slice::<IgnoredAny>(json).is_ok();
     let mut rest = std::str::from_utf8(path).ok()?.strip_prefix('$').filter(|_| is_whole)?;
     let mut at = json.trim_ascii();

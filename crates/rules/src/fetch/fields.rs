@@ -4,6 +4,7 @@ use super::internal::int;
 use crate::{
     keyword::{Arg, Args},
     sample::{Cursor, Fetched, Missing},
+    turn::{self, cost},
     value::{Value, split_ipv4},
 };
 use penstock_http::{Fields, Known};
@@ -36,6 +37,9 @@ fn choose<'c>(
 ) -> Result<&'c [u8], Missing> {
     if cursor.iterating && occurrence.unwrap_or(0) == 0 {
         for line in lines.skip(cursor.given) {
+            if cursor.position == 0 {
+                turn::spend_on_bytes(line.len(), cost::LIST_BYTES);
+            }
             let mut rest = line.get(cursor.position..);
             while rest.is_some() {
                 let found = split(&mut rest);
@@ -52,6 +56,7 @@ fn choose<'c>(
     }
     let split = &split;
     let mut values = lines.flat_map(|line| {
+        turn::spend_on_bytes(line.len(), cost::LIST_BYTES);
         let mut rest = Some(line);
         std::iter::from_fn(move || {
             while rest.is_some() {
@@ -83,7 +88,7 @@ fn lines<'c>(fields: &'c Fields, name: Option<&'c [u8]>) -> impl Iterator<Item =
 
 /// The values in field lines, separated by commas outside quotes.
 fn elements<'c>(fields: &'c Fields, name: Option<&'c [u8]>) -> impl Iterator<Item = &'c [u8]> {
-    lines(fields, name).flat_map(split_commas)
+    lines(fields, name).inspect(|line| turn::spend_on_bytes(line.len(), cost::LIST_BYTES)).flat_map(split_commas)
 }
 
 /// Splits a field's value at commas outside quoted strings, and trims.
@@ -328,6 +333,28 @@ pub(super) fn response_cookie<'c>(
 mod tests {
     use super::*;
     use std::cell::Cell;
+
+    #[test]
+    fn a_long_line_costs_what_it_takes_to_look_through() {
+        let mut fields = Fields::new();
+        fields.append(b"cookie", "a=1; ".repeat(2_000).as_bytes()).unwrap();
+        let spent = |look: &dyn Fn()| {
+            turn::begin(1_000);
+            look();
+            let spent = turn::spent_of(1_000);
+            turn::end();
+            spent
+        };
+        assert_eq!(
+            spent(&|| assert!(request_cookie(&fields, Some(b"z"), &mut Cursor::default()).is_err())),
+            10_000 / 32
+        );
+        let all = || {
+            let mut cursor = Cursor { iterating: true, ..Cursor::default() };
+            assert_eq!(std::iter::from_fn(|| request_cookie(&fields, Some(b"a"), &mut cursor).ok()).count(), 2_000);
+        };
+        assert_eq!(spent(&all), 10_000 / 32, "once, however many there are");
+    }
 
     #[test]
     fn an_iteration_looks_at_each_byte_of_a_line_once() {

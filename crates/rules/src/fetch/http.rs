@@ -17,6 +17,7 @@ use crate::{
         ArgSpec, Args, Places, arg, opt,
     },
     sample::{Cursor, Fetched, Missing},
+    turn::{self, cost},
     value::{
         Type::{Addr, Bin, Bool, Int, Method, Str},
         Value, parse_int,
@@ -455,6 +456,9 @@ impl<'a> Named<'a> {
 
 /// The first parameter with a name, or one after another when iterating.
 fn parameter<'c>(query: &'c [u8], named: Named<'_>, delimiter: u8, cursor: &mut Cursor) -> Result<&'c [u8], Missing> {
+    if cursor.position == 0 {
+        turn::spend_on_bytes(query.len(), cost::LIST_BYTES);
+    }
     let mut rest = query.get(cursor.position..).unwrap_or_default();
     while !rest.is_empty() {
         let end = rest.iter().position(|&b| b == delimiter || matches!(b, b'&' | b';')).unwrap_or(rest.len());

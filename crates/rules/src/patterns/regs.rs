@@ -234,7 +234,7 @@ impl Index {
                 }
             }
         }
-        turn::spend((text.len() / 64) as u32);
+        turn::spend_on_bytes(text.len(), 64);
         found.sort_unstable();
         found.dedup();
         found
