@@ -26,12 +26,12 @@ pub enum Framing {
 
 /// How the body of a request ends.
 ///
-/// Whatever two parsers could read in two ways is refused: repeated lengths even when equal, a length beside a coding,
-/// a coding in HTTP/1.0. RFC 9112 sections 6.1 and 6.3 permit each of these refusals.
+/// Whatever two parsers could read in two ways is refused: a length beside a coding, a coding in HTTP/1.0. RFC 9112 sections 6.1
+/// and 6.3 permit each of these refusals. Equal lengths are made one, as the latter permits too and HAProxy does.
 ///
 /// # Errors
 /// When the length cannot be known for certain.
-pub fn request_framing(head: &RequestHead) -> Result<Framing, Error> {
+pub fn request_framing(head: &mut RequestHead) -> Result<Framing, Error> {
     let framing = stated_framing(head)?;
     // RFC 1945 gave these no body, so a server of its age reads what follows the head as the next request.
     let bodiless = matches!(head.method(), b"GET" | b"HEAD" | b"DELETE") && head.version() == Version::Http10;
@@ -45,13 +45,14 @@ pub fn request_framing(head: &RequestHead) -> Result<Framing, Error> {
     Ok(framing)
 }
 
-fn stated_framing(head: &RequestHead) -> Result<Framing, Error> {
-    let fields = &head.fields;
+fn stated_framing(head: &mut RequestHead) -> Result<Framing, Error> {
+    let version = head.version();
+    let fields = &mut head.fields;
     if fields.has(Known::ContentLengthTwin) || fields.has(Known::TransferEncodingTwin) {
         return Err(Error::FramingTwin);
     }
     if fields.has(Known::TransferEncoding) {
-        if head.version() == Version::Http10 {
+        if version == Version::Http10 {
             return Err(Error::CodingVersion);
         }
         only_chunked(fields)?;
@@ -60,12 +61,7 @@ fn stated_framing(head: &RequestHead) -> Result<Framing, Error> {
         }
         return Ok(Framing::Chunked);
     }
-    let mut values = fields.all_known(Known::ContentLength);
-    match (values.next(), values.next()) {
-        (None, _) => Ok(Framing::None),
-        (Some(value), None) => Ok(Framing::Length(parse_length(value)?)),
-        (Some(_), Some(_)) => Err(Error::ContentLengths),
-    }
+    Ok(agreed_length(fields)?.map_or(Framing::None, Framing::Length))
 }
 
 /// Makes the fields of a message about to be sent state how its body is framed, whatever rules have made of them: a recipient
@@ -192,14 +188,15 @@ fn only_chunked(fields: &Fields) -> Result<(), Error> {
     }
 }
 
-/// The length all `Content-Length` values agree on; several are made one.
+/// The length all `Content-Length` values agree on; several are made one, without zeros in front.
 fn agreed_length(fields: &mut Fields) -> Result<Option<u64>, Error> {
     // Nearly always there is one, and it is a number.
-    if let Some(length) = lone_length(fields) {
+    if let Some(length) = lone_length(fields)
+        && fields.known(Known::ContentLength).is_some_and(|value| value[0] != b'0' || value.len() == 1)
+    {
         return Ok(Some(length));
     }
     let mut agreed = None;
-    let mut seen = 0;
     for value in fields.all_known(Known::ContentLength) {
         for element in value.split(|&byte| byte == b',').map(crate::bytes::trim) {
             let length = parse_length(element)?;
@@ -207,10 +204,9 @@ fn agreed_length(fields: &mut Fields) -> Result<Option<u64>, Error> {
                 return Err(Error::ContentLengths);
             }
             agreed = Some(length);
-            seen += 1;
         }
     }
-    if let (Some(length), 2..) = (agreed, seen) {
+    if let Some(length) = agreed {
         let mut text = Vec::with_capacity(20);
         crate::bytes::push_decimal(&mut text, length);
         fields.set(b"content-length", &text)?;
@@ -264,7 +260,7 @@ mod tests {
                     request.fields = fields(&lines);
                     let used = state_framing(&mut request.fields, framing, reads_chunks, true);
                     if reads_chunks {
-                        assert_eq!(request_framing(&request), Ok(used), "{lines:?} {framing:?}");
+                        assert_eq!(request_framing(&mut request), Ok(used), "{lines:?} {framing:?}");
                     } else if framing == Framing::Length(4) {
                         assert_eq!(request.fields.known(Known::ContentLength), Some(&b"4"[..]), "{lines:?}");
                     }

@@ -91,6 +91,8 @@ enum Value {
     Bad,
     /// A path that the decoder has no place for.
     Path(Box<[u8]>),
+    /// A list of this length alone (RFC 9110 section 8.6). The decoder is given it once, behind zeros.
+    Lengths(u64),
 }
 
 /// An entry of the dynamic table.
@@ -173,7 +175,7 @@ impl Mirror {
                 let mut entry = self.literal(&mut input, indexing)?;
                 request.take(entry.name, &entry.value, entry.size() - 32);
                 request.block.literals += 1;
-                if entry.name == Name::Bad || matches!(entry.value, Value::Bad | Value::Path(_)) {
+                if entry.name == Name::Bad || matches!(entry.value, Value::Bad | Value::Path(_) | Value::Lengths(_)) {
                     other.extend_from_slice(&block[copied..begin]);
                     write_harmless(&mut entry, indexing, other);
                     copied = input.at;
@@ -245,6 +247,11 @@ fn write_harmless(entry: &mut Entry, indexing: bool, out: &mut Vec<u8>) {
         write_length(entry.value_len, out);
         out.push(b'/');
         filler(out, entry.value_len - 1);
+    } else if let Value::Lengths(length) = entry.value {
+        entry.value = Value::Good;
+        out.extend_from_slice(b"content-length");
+        write_length(entry.value_len, out);
+        out.extend_from_slice(format!("{length:0width$}", width = entry.value_len).as_bytes());
     } else {
         // From now on the decoder has another name here than the peer.
         entry.name = Name::Bad;
@@ -382,6 +389,11 @@ impl Text<'_> {
 
 /// What the value of a field is that has little choice.
 fn short_value(name: Name, bytes: &[u8]) -> Value {
+    if name == Name::ContentLength
+        && let Some(length) = repeated_length(bytes)
+    {
+        return Value::Lengths(length);
+    }
     let token = !bytes.is_empty() && bytes.iter().all(|&byte| TOKEN_LOWER[usize::from(byte)] != 0);
     let good = match name {
         Name::Method if bytes == b"CONNECT" => return Value::Connect,
@@ -405,6 +417,22 @@ fn short_value(name: Name, bytes: &[u8]) -> Value {
         }
         (false, _) => Value::Bad,
     }
+}
+
+/// The length that a list has alone, if the decoder can read a number that is as long as the list.
+fn repeated_length(bytes: &[u8]) -> Option<u64> {
+    /// The decoder reads no longer numbers.
+    const DIGITS_MAX: usize = 19;
+    if bytes.len() > DIGITS_MAX || !bytes.contains(&b',') {
+        return None;
+    }
+    let mut lengths = bytes.split(|&byte| byte == b',').map(|length| {
+        let length = crate::bytes::trim(length);
+        let digits = length.iter().all(u8::is_ascii_digit);
+        std::str::from_utf8(length).ok().filter(|_| digits)?.parse::<u64>().ok()
+    });
+    let first = lengths.next()??;
+    lengths.all(|other| other == Some(first)).then_some(first)
 }
 
 /// What has been read of a block.
@@ -452,143 +480,4 @@ impl Request {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// A literal, which is to be remembered or not.
-    fn literal(indexing: bool, name: &[u8], value: &[u8]) -> Vec<u8> {
-        let mut out = vec![if indexing { 0x40 } else { 0 }];
-        for text in [name, value] {
-            write_length(text.len(), &mut out);
-            out.extend_from_slice(text);
-        }
-        out
-    }
-
-    /// `:method GET`, `:scheme http`.
-    const BEGIN: &[u8] = b"\x82\x86";
-
-    fn read(mirror: &mut Mirror, fields: &[Vec<u8>]) -> (Block, Vec<u8>) {
-        let (mut other, block) = (Vec::new(), [BEGIN, &fields.concat()].concat());
-        let said = mirror.read(&block, false, &mut other).unwrap();
-        (said, other)
-    }
-
-    #[test]
-    fn what_is_well_formed_stays_as_it_is() {
-        let mut mirror = Mirror::default();
-        let (said, other) = read(&mut mirror, &[b"\x84\x41\x01h".to_vec(), literal(true, b"x-a", b"b\xff\tc")]);
-        assert_eq!(said, Block { fields: 5, literals: 2, size: 10 + 11 + 6 + 11 + 7, ..Block::default() });
-        assert!(other.is_empty());
-        let (said, other) = read(&mut mirror, &[b"\x84\xbe\xbf\x7e\x01d".to_vec()]);
-        assert!(said.malformed && other.ends_with(POISON), "a pseudo-header field behind another");
-        let (said, _) = read(&mut mirror, &[b"\x84\xc0\xbe\x7e\x01d".to_vec()]);
-        assert_eq!((said.malformed, said.fields), (false, 6));
-    }
-
-    #[test]
-    fn what_is_malformed_is_an_error_of_its_stream_and_keeps_its_place_in_the_table() {
-        let cases: [(&[u8], &[u8]); 12] = [
-            (b"Foo", b"x"),
-            (b"a b", b"x"),
-            (b"x:y", b"x"),
-            (b"x\xff", b"x"),
-            (b":foo", b"x"),
-            (b":status", b"200"),
-            (b"x", b"a\rb"),
-            (b"x", b"a\nb"),
-            (b"x", b"a\0b"),
-            (b"te", b"gz\0ip"),
-            (b":authority", b"a b"),
-            (b":path", b"/a#b"),
-        ];
-        for (name, value) in cases {
-            for indexing in [false, true] {
-                let mut mirror = Mirror::default();
-                let bad = literal(indexing, name, value);
-                let (said, other) = read(&mut mirror, &[literal(true, b"kept", b"1"), bad.clone()]);
-                assert!(said.malformed, "{name:?}");
-                let tail = literal(indexing, &b"x".repeat(name.len()), &b"x".repeat(value.len()));
-                assert_eq!(other, [BEGIN, &literal(true, b"kept", b"1"), &tail, POISON].concat());
-                assert_eq!(mirror.table.len(), 1 + usize::from(indexing));
-                // A block that refers to the entry is malformed as well; others are not affected.
-                let (said, other) = read(&mut mirror, &[vec![0x84, if indexing { 0xbf } else { 0xbe }]]);
-                assert_eq!((said.malformed, other.is_empty()), (false, true));
-                let (said, _) = read(&mut mirror, &[b"\x84\xbe".to_vec()]);
-                assert_eq!(said.malformed, indexing);
-            }
-        }
-    }
-
-    #[test]
-    fn what_the_decoder_would_take_as_well_only_makes_the_stream_end() {
-        for (name, value) in [
-            ("connection", "close"),
-            ("te", "gzip"),
-            ("content-length", "+1"),
-            ("upgrade", "x"),
-            (":method", "GET"),
-            (":path", "a"),
-        ] {
-            let field = literal(true, name.as_bytes(), value.as_bytes());
-            let (said, other) = read(&mut Mirror::default(), std::slice::from_ref(&field));
-            assert!(said.malformed, "{name}");
-            assert_eq!(other, [BEGIN, &field, POISON].concat());
-        }
-        assert!(read(&mut Mirror::default(), &[]).0.malformed, "no path");
-        let trailers = Mirror::default().read(b"", true, &mut Vec::new()).unwrap();
-        assert!(!trailers.malformed);
-    }
-
-    #[test]
-    fn a_path_that_the_decoder_has_no_place_for_is_handed_over_beside_it() {
-        let mut mirror = Mirror::default();
-        for path in ["/a<b>", "/\"", "/caf\u{e9}", "/?`"] {
-            let (said, other) = read(&mut mirror, &[literal(true, b":path", path.as_bytes())]);
-            assert_eq!((said.malformed, said.path.as_deref()), (false, Some(path.as_bytes())));
-            let harmless = format!("/{}", "x".repeat(path.len() - 1));
-            assert_eq!(other, [BEGIN, &literal(true, b":path", harmless.as_bytes())].concat());
-            let (said, other) = read(&mut mirror, &[b"\xbe".to_vec()]);
-            assert_eq!((said.path.as_deref(), other.is_empty()), (Some(path.as_bytes()), true));
-        }
-    }
-
-    #[test]
-    fn the_table_is_as_large_as_the_peer_says() {
-        let mut mirror = Mirror::default();
-        for n in 0..200u8 {
-            read(&mut mirror, &[literal(true, b"name", &[b'a' + n % 26])]);
-        }
-        assert_eq!((mirror.table.len(), mirror.size), (4096 / 37, 4096 / 37 * 37));
-        mirror.read(b"\x3f\x2b\x82", true, &mut Vec::new()).unwrap();
-        assert_eq!((mirror.table.len(), mirror.size_max), (2, 74));
-        read(&mut mirror, &[literal(true, b"longer-than-all", &[b'x'; 80])]);
-        assert_eq!((mirror.table.len(), mirror.size), (0, 0));
-    }
-
-    #[test]
-    fn the_table_grows_as_far_as_the_decoder_allows() {
-        let grow = |limit, block: &[u8]| Mirror::with_limit(limit).read(block, false, &mut Vec::new()).map(drop);
-        assert_eq!(grow(4096, b"\x20\x3f\xe1\x1f\x82"), Ok(()));
-        assert_eq!(grow(4097, b"\x3f\xe2\x1f\x82"), Ok(()));
-        assert_eq!(grow(4096, b"\x3f\xe2\x1f\x82"), Err(Undecodable));
-    }
-
-    #[test]
-    fn what_nobody_can_decode_is_told_apart() {
-        for block in [
-            &b"\x80"[..],
-            b"\xbe",
-            b"\x40\x05ab",
-            b"\xff\xff\xff\xff\xff\x0f",
-            b"\x40\x00\x00",
-            b"\x04\x81\x00",
-            b"\x04",
-            // A larger table than is allowed, and a change of its size that comes too late.
-            b"\x3f\xe2\x1f\x82",
-            b"\x82\x20",
-        ] {
-            assert_eq!(Mirror::default().read(block, false, &mut Vec::new()), Err(Undecodable), "{block:?}");
-        }
-    }
-}
+mod tests;

@@ -41,7 +41,7 @@ pub fn our_request_fate(raw: &[u8]) -> Result<Fate, &'static str> {
     let mut head = RequestHead::new();
     let whole = (|| {
         let Parse::Complete { consumed } = head.parse(raw, &Limits::default())? else { return Ok(false) };
-        walk(request_framing(&head)?, &raw[consumed..])
+        walk(request_framing(&mut head)?, &raw[consumed..])
     })();
     match whole {
         Ok(true) => Ok(Fate::Forwarded),

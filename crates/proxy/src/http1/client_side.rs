@@ -177,7 +177,7 @@ impl Http1Client {
         }
     }
     /// Prepares for the exchange that the head opens.
-    fn begin(&mut self, head: &RequestHead) -> Result<(), penstock_http::Error> {
+    fn begin(&mut self, head: &mut RequestHead) -> Result<(), penstock_http::Error> {
         self.framing = request_framing(head)?;
         self.inbound = Inbound::new(self.framing, self.limits);
         self.inbound.check(self.input.as_ref())?;

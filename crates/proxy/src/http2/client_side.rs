@@ -59,7 +59,7 @@ impl Http2Client {
     /// # Errors
     ///
     /// If its `Content-Length` is invalid.
-    pub fn framing(head: &RequestHead, inbound: &RecvStream) -> Result<Framing, penstock_http::Error> {
+    pub fn framing(head: &mut RequestHead, inbound: &RecvStream) -> Result<Framing, penstock_http::Error> {
         Ok(match penstock_http::request_framing(head)? {
             _ if inbound.is_end_stream() => Framing::None,
             Framing::None if head.method() == b"CONNECT" || head.fields.has(Known::Upgrade) => Framing::None,

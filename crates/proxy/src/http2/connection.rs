@@ -510,7 +510,7 @@ fn begin(
     conn.begin(x, conn.ready(), Instant::now());
     let read = read_request(&request, path.as_deref(), &mut x.request, &limits);
     let (_, body) = request.into_parts();
-    match read.and_then(|()| Http2Client::framing(&x.request, &body)) {
+    match read.and_then(|()| Http2Client::framing(&mut x.request, &body)) {
         Ok(framing) => {
             conn.request_complete(x);
             x.txn.client_stream.id = u32::from(respond.stream_id()).into();

@@ -170,7 +170,7 @@ async fn http1_server(mut memory: Memory, next: &mut dyn FnMut() -> &'static [u8
         let mut head = RequestHead::default();
         let parsed = head.parse(&bytes, &penstock_http::Limits::default());
         if let Ok(Parse::Complete { consumed }) = parsed {
-            let framing = request_framing(&head).unwrap_or(Framing::None);
+            let framing = request_framing(&mut head).unwrap_or(Framing::None);
             let (body, used) = describe_body(framing, &head.fields, &bytes[consumed..]);
             if body.ends_with("whole") {
                 bytes.drain(..consumed + used);
