@@ -358,8 +358,7 @@ fn servers(config: &Config, names: &Names<'_>, proxy: &Proxy, diagnostics: &mut 
         }
         reported = Some(server.span);
         if let Some(resolvers) = &settings.resolvers {
-            // HAProxy itself defines a section of this name from /etc/resolv.conf.
-            let known = config.resolvers.iter().map(|r| r.name.as_str()).chain(["default"]);
+            let known = config.resolvers.iter().map(|r| r.name.as_str());
             named("resolvers section", resolvers, known, diagnostics);
         }
         if let Some(target) = &settings.track {

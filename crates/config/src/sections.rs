@@ -473,6 +473,11 @@ impl Sections {
         }
         let size = self.global.tune.bufsize as u64;
         self.rings.extend(around.rings.drain(..).map(|ring| Ring { size, ..ring }));
+        if self.resolvers.iter().all(|section| section.name != "default") {
+            // As in HAProxy, the name servers of /etc/resolv.conf.
+            let own = Resolvers::new("default".to_owned(), Span::default());
+            self.resolvers.push(Resolvers { parse_resolv_conf: true, ..own });
+        }
         Config {
             http_errors,
             caches: std::mem::take(&mut self.caches),
