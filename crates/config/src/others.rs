@@ -7,7 +7,7 @@ use crate::{
     model::{Account, CrtStore, ExternalProgram, Resolvers, User, Userlist},
     proxy::{HttpErrors, errorfile},
     sections::Section,
-    span::{Span, Spanned},
+    span::{Span, Spanned, Word},
     surroundings::Surroundings,
 };
 use std::{collections::HashSet, net::SocketAddr, path::PathBuf};
@@ -26,7 +26,7 @@ pub(crate) static USERLIST: Table<Userlist> = Table::new(
             let mut members = Vec::new();
             if a.peek().is_some() {
                 a.choice("the word 'users'", &[("users", ())])?;
-                members = commas(&a.text("a list of users")?);
+                members = commas(a.word("a list of users")?);
             }
             list.groups.insert(name.text.clone(), members);
             a.unexpected(&[])
@@ -51,7 +51,7 @@ fn user(list: &mut Userlist, args: &mut Args<'_>) -> Parsed {
                 user.password = args.text("a password")?;
                 user.insecure = true;
             }
-            "groups" => user.groups = commas(&args.text("a list of groups")?),
+            "groups" => user.groups = commas(args.word("a list of groups")?),
             _ => {
                 args.next -= 1;
                 args.unexpected(&["password", "insecure-password", "groups"])?;
@@ -66,36 +66,46 @@ fn user(list: &mut Userlist, args: &mut Args<'_>) -> Parsed {
     Ok(())
 }
 
-fn commas(list: &str) -> Vec<String> {
-    list.split(',').filter(|name| !name.is_empty()).map(str::to_owned).collect()
+fn commas(list: &Word) -> Vec<Word> {
+    let mut end = 0;
+    let part = |name: &str| {
+        let begin = end;
+        end += name.len() + 1;
+        Word { text: name.to_owned(), span: list.part(begin..begin + name.len()) }
+    };
+    list.text.split(',').map(part).filter(|name| !name.text.is_empty()).collect()
 }
 
 /// Users name groups and groups name users: merges both into one membership.
 pub(crate) fn end_userlist(list: &mut Userlist, around: &mut Surroundings) {
     for user in &list.users {
-        for group in &user.groups {
+        for Word { text: group, span } in &user.groups {
             match list.groups.get_mut(group) {
-                Some(members) if !members.contains(&user.name) => members.push(user.name.clone()),
+                Some(members) if members.iter().all(|member| member.text != user.name) => {
+                    members.push(Word { text: user.name.clone(), span: user.span });
+                }
                 Some(_) => {}
                 None => {
                     around
                         .diagnostics
-                        .error(user.span, format!("user '{}' is in a group '{group}' that this list lacks", user.name))
+                        .error(*span, format!("user '{}' is in a group '{group}' that this list lacks", user.name))
                         .hint(format!("add a line 'group {group}'"));
                 }
             }
         }
     }
     for (group, members) in &list.groups {
-        for member in members {
+        for Word { text: member, span } in members {
             match list.users.iter_mut().find(|u| u.name == *member) {
-                Some(user) if !user.groups.contains(group) => user.groups.push(group.clone()),
+                Some(user) if user.groups.iter().all(|known| known.text != *group) => {
+                    user.groups.push(Word { text: group.clone(), span: *span });
+                }
                 Some(_) => {}
                 None => {
                     around
                         .diagnostics
                         .error(
-                            None,
+                            *span,
                             format!("group '{group}' has a user '{member}' that the userlist '{}' lacks", list.name),
                         )
                         .hint(format!("add a line 'user {member} password ...'"));

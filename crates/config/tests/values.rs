@@ -1,7 +1,7 @@
 //! What single lines become.
 
 use penstock_config::{
-    Config, Env, Severity, Source, load,
+    Config, Env, Severity, Source, Word, load,
     model::{
         Balance, BalanceKey, Bind, CheckKind, ConnectionMode, CookieMode, HashFunction, InitAddr, ListenAddress,
         LogAddress, LogTransport, Proxy, ProxyId, Server, ServerHost, ServerPort, TlsVersion, Verify,
@@ -251,8 +251,9 @@ fn users_and_groups_say_the_same() {
         "userlist l\n group admins users alice\n group readers\n user alice insecure-password a groups readers\n user bob password $5$x$y groups readers\n",
     );
     let list = &config.userlists[0];
-    assert_eq!(list.groups["readers"], ["alice", "bob"]);
-    assert_eq!(list.users[0].groups, ["readers", "admins"]);
+    let names = |words: &[Word]| words.iter().map(|word| word.text.clone()).collect::<Vec<_>>();
+    assert_eq!(names(&list.groups["readers"]), ["alice", "bob"]);
+    assert_eq!(names(&list.users[0].groups), ["readers", "admins"]);
     assert!(list.users[0].insecure && !list.users[1].insecure);
 }
 

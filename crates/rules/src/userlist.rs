@@ -5,7 +5,7 @@ use aws_lc_rs::{
     hmac,
     rand::{SecureRandom, SystemRandom},
 };
-use penstock_config::{Diagnostics, model};
+use penstock_config::{Diagnostics, Word, model};
 use std::{
     cell::RefCell,
     collections::{HashMap, VecDeque},
@@ -55,9 +55,9 @@ impl Userlist {
                     }
                 }
             };
-            let mut groups = user.groups.clone();
-            groups
-                .extend(list.groups.iter().filter(|(_, members)| members.contains(&user.name)).map(|(g, _)| g.clone()));
+            let mut groups: Vec<String> = user.groups.iter().map(|group| group.text.clone()).collect();
+            let is_member = |members: &[Word]| members.iter().any(|member| member.text == user.name);
+            groups.extend(list.groups.iter().filter(|(_, members)| is_member(members)).map(|(g, _)| g.clone()));
             users.insert(user.name.clone(), User { hash, groups });
         }
         let mut secret = [0; 32];
@@ -187,11 +187,12 @@ mod tests {
     use super::*;
 
     fn list() -> Userlist {
+        let word = |text: &str| Word { text: text.into(), ..Word::default() };
         let user = |name: &str, password: &str, insecure, groups: &[&str]| model::User {
             name: name.into(),
             password: password.into(),
             insecure,
-            groups: groups.iter().map(|g| (*g).to_owned()).collect(),
+            groups: groups.iter().map(|g| word(g)).collect(),
             ..Default::default()
         };
         let mut config = model::Userlist {
@@ -203,7 +204,7 @@ mod tests {
             ],
             ..Default::default()
         };
-        config.groups.insert("all".into(), vec!["tiger".into(), "clear".into()]);
+        config.groups.insert("all".into(), vec![word("tiger"), word("clear")]);
         let mut diagnostics = Diagnostics::default();
         let list = Userlist::new(&config, &mut diagnostics);
         assert!(!diagnostics.has_errors());

@@ -12,7 +12,7 @@ pub struct Userlist {
     /// The users of the list, in order.
     pub users: Vec<User>,
     /// The members' names of each group.
-    pub groups: BTreeMap<String, Vec<String>>,
+    pub groups: BTreeMap<String, Vec<Word>>,
 }
 
 /// `user NAME password|insecure-password PASSWORD groups A,B`.
@@ -23,7 +23,7 @@ pub struct User {
     /// A crypt(3) hash, or clear text if `insecure`; if it is empty, the user can never log in.
     pub password: String,
     pub insecure: bool,
-    pub groups: Vec<String>,
+    pub groups: Vec<Word>,
     pub span: Span,
 }
 
