@@ -58,10 +58,6 @@ impl Build<'_, '_, '_> {
                 "status" | "deny_status" => reply.status = self.status_code(200..=599)?,
                 "content-type" => {
                     let kind = self.value_of(word)?;
-                    if kind.text.is_empty() {
-                        self.error(kind.span, "the type of the body is empty".to_owned(), None);
-                        return None;
-                    }
                     typed = Some(word);
                     reply.content_type = Some(kind.as_bytes().into());
                 }

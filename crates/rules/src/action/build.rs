@@ -120,10 +120,10 @@ impl<'l> Build<'_, 'l, '_> {
         problem.report(word.span, &word.text, self.diagnostics);
     }
 
-    /// The next word, which must exist and must not be the start of the condition.
+    /// The next word, which must exist and must not be the start of the condition. As in HAProxy, an empty one is none.
     pub(super) fn next(&mut self, what: &str) -> Option<&'l Word> {
         match self.words.peek() {
-            Some(word) if !matches!(word.text.as_str(), "if" | "unless") => self.words.next(),
+            Some(word) if !matches!(word.text.as_str(), "" | "if" | "unless") => self.words.next(),
             _ => {
                 let span = self.words.last_span();
                 self.error(span, format!("'{}' needs {what}", self.word.text), None);
@@ -132,9 +132,9 @@ impl<'l> Build<'_, 'l, '_> {
         }
     }
 
-    /// The value after a keyword.
+    /// The value after a keyword. As in HAProxy, an empty one is none.
     pub(super) fn value_of(&mut self, keyword: &Word) -> Option<&'l Word> {
-        let value = self.words.next();
+        let value = self.words.next().filter(|word| !word.text.is_empty());
         if value.is_none() {
             self.error(keyword.span, format!("'{}' needs a value", keyword.text), None);
         }

@@ -11,7 +11,7 @@ use crate::{
     value::Type,
     vars::{Condition, VarRef},
 };
-use penstock_config::model::ProxyKind;
+use penstock_config::{Word, model::ProxyKind};
 
 impl<'l> Build<'_, 'l, '_> {
     /// Reads `(txn.x,ifnotset)`.
@@ -46,7 +46,13 @@ impl<'l> Build<'_, 'l, '_> {
 
     pub(crate) fn set_var_fmt(&mut self) -> Option<Action> {
         let (var, conditions) = self.variable()?;
-        let word = self.next("a format")?;
+        // The one format that may be empty, as in HAProxy. An empty word at the end of a line is not there.
+        let empty = Word { text: String::new(), span: self.words.last_span() };
+        let word = match self.words.peek() {
+            None => &empty,
+            Some(word) if word.text.is_empty() => self.words.next().unwrap_or(&empty),
+            Some(_) => self.next("a format")?,
+        };
         Some(Action::SetVarFmt { var, conditions, value: self.format_of(word, Purpose::Text)? })
     }
 
