@@ -36,9 +36,11 @@ pub(crate) fn proxy(draft: &mut Draft, around: &mut Surroundings) {
     missing_timeouts(proxy, kind, diagnostics);
     cache::order(draft, diagnostics);
     let proxy = &mut draft.proxy;
+    // As in HAProxy, which places compression by itself only where the cache has the other filters.
+    let others = ["filter bwlim-in", "filter bwlim-out", "filter spoe", "filter trace"];
     if proxy.compression.is_some()
         && draft.compression_filters.is_empty()
-        && let Some(filter) = draft.seen.get("filter trace")
+        && let Some(filter) = others.iter().find_map(|filter| draft.seen.get(*filter))
     {
         diagnostics
             .error(*filter, format!("{kind} '{name}' compresses, but does not say whether before or after this filter"))
