@@ -56,8 +56,24 @@ pub(crate) fn forwarded_for(conn: &Conn<'_>, x: &mut Exchange, backend: &Proxy) 
     let (source, destination) = (x.txn.source(&conn.facts), x.txn.destination(&conn.facts));
     let host = x.request.fields.get(b"host").map(<[u8]>::to_vec);
     if let Some(value) = forwarded_header::value(conf, conn.facts.tls.is_some(), host.as_deref(), destination, source) {
-        let _ = x.request.fields.append(b"forwarded", value.as_bytes());
+        append_to_list(&mut x.request.fields, b"forwarded", value.as_bytes());
     }
+}
+
+/// Adds an element to a field that is a list: behind the last one, which HAProxy writes on the same line.
+fn append_to_list(fields: &mut Fields, name: &[u8], value: &[u8]) {
+    let is_last = |position: &usize| {
+        let said = fields.at(*position).filter(|field| field.name.eq_ignore_ascii_case(name));
+        said.is_some_and(|field| !field.value.is_empty())
+    };
+    let _ = match (0..fields.len()).rev().find(is_last) {
+        Some(position) => {
+            let before = fields.at(position).map(|field| field.value).unwrap_or_default();
+            let joined = [before, b",", value].concat();
+            fields.set_value_at(position, &joined)
+        }
+        None => fields.append(name, value),
+    };
 }
 
 /// Adds a field with an address, called `name` unless one side names it otherwise.
