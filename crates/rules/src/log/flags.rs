@@ -14,8 +14,19 @@ pub struct Flags {
     pub hexadecimal: bool,
     /// Whether a missing value is written as `-`.
     pub mandatory: bool,
-    /// `json`: the value is written as JSON.
-    pub json: bool,
+    /// `json` or `cbor`: how the value is encoded.
+    pub encoding: Option<Encoding>,
+    /// `bin`: a line in CBOR is not written in hexadecimal.
+    pub binary: bool,
+}
+
+/// How the values of a line are encoded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Encoding {
+    /// As JSON.
+    Json,
+    /// As CBOR.
+    Cbor,
 }
 
 impl Flags {

@@ -2,7 +2,8 @@
 
 use super::{
     alias::{ALIASES, AliasSpec},
-    flags::Flags,
+    cbor,
+    flags::{Encoding, Flags},
     json::{self, FieldType},
 };
 use crate::{
@@ -19,8 +20,10 @@ use crate::{
 pub struct LogFormat {
     nodes: Vec<Node>,
     encode_http: bool,
-    /// Whether the line is an object of JSON, which has the named fields alone.
-    object: bool,
+    /// How the line is encoded if it is an object, which has the named fields alone.
+    object: Option<Encoding>,
+    /// Whether an object in CBOR is written as it is, and not in hexadecimal.
+    binary: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -85,8 +88,10 @@ impl LogFormat {
 
     /// Appends the rendered text to `out`.
     pub fn render(&self, ctx: &Context<'_>, out: &mut Vec<u8>) {
-        if self.object {
-            return self.render_object(ctx, out);
+        match self.object {
+            Some(Encoding::Json) => return self.render_object(ctx, out),
+            Some(Encoding::Cbor) => return self.render_cbor(ctx, out),
+            None => {}
         }
         // Spaces around something that writes nothing become one space; a line never starts with one.
         let mut spaced = true;
@@ -103,9 +108,15 @@ impl LogFormat {
             }
             match &node.part {
                 Part::Nothing => {}
-                part @ (Part::Alias(_, Flags { json: true, .. }) | Part::Sample(_, Flags { json: true, .. })) => {
-                    part.encode(ctx, node.field.kind, out);
-                }
+                part @ (Part::Alias(_, Flags { encoding: Some(encoding), .. })
+                | Part::Sample(_, Flags { encoding: Some(encoding), .. })) => match encoding {
+                    Encoding::Json => part.write_json(ctx, node.field.kind, out),
+                    Encoding::Cbor => {
+                        let mut bytes = Vec::new();
+                        part.write_cbor(ctx, node.field.kind, &mut bytes);
+                        out.extend(hex_of(&bytes));
+                    }
+                },
                 Part::Alias(spec, flags) => {
                     (spec.write)(ctx, *flags, out);
                 }
@@ -125,9 +136,23 @@ impl LogFormat {
             out.push(b'"');
             out.extend_from_slice(node.field.name.as_bytes());
             out.extend_from_slice(b"\": ");
-            node.part.encode(ctx, node.field.kind, out);
+            node.part.write_json(ctx, node.field.kind, out);
         }
         out.push(b'}');
+    }
+
+    fn render_cbor(&self, ctx: &Context<'_>, out: &mut Vec<u8>) {
+        let mut bytes = vec![cbor::OBJECT_BEGIN];
+        for node in self.nodes.iter().filter(|node| !node.field.name.is_empty()) {
+            cbor::text(node.field.name.as_bytes(), &mut bytes);
+            node.part.write_cbor(ctx, node.field.kind, &mut bytes);
+        }
+        bytes.push(cbor::END);
+        if self.binary {
+            out.extend_from_slice(&bytes);
+        } else {
+            out.extend(hex_of(&bytes));
+        }
     }
 
     fn sample(&self, ctx: &Context<'_>, expr: &Expr, flags: Flags, out: &mut Vec<u8>) {
@@ -158,8 +183,8 @@ impl LogFormat {
     /// The text, if it is constant.
     pub fn constant(&self) -> Option<&[u8]> {
         match &self.nodes[..] {
-            [] if !self.object => Some(b""),
-            [Node { spaced: false, text, part: Part::Nothing, .. }] if !self.object => Some(text),
+            [] if self.object.is_none() => Some(b""),
+            [Node { spaced: false, text, part: Part::Nothing, .. }] if self.object.is_none() => Some(text),
             _ => None,
         }
     }
@@ -179,8 +204,14 @@ impl LogFormat {
 }
 
 impl Part {
-    /// Writes it as JSON.
-    fn encode(&self, ctx: &Context<'_>, kind: Option<FieldType>, out: &mut Vec<u8>) {
+    fn write_cbor(&self, ctx: &Context<'_>, kind: Option<FieldType>, out: &mut Vec<u8>) {
+        match self {
+            Part::Nothing => {}
+            Part::Alias(spec, flags) => cbor::alias(ctx, spec, *flags, kind, out),
+            Part::Sample(expr, _) => cbor::sample(ctx, expr, kind, out),
+        }
+    }
+    fn write_json(&self, ctx: &Context<'_>, kind: Option<FieldType>, out: &mut Vec<u8>) {
         match self {
             Part::Nothing => {}
             Part::Alias(spec, flags) => json::alias(ctx, spec, *flags, kind, out),
@@ -274,7 +305,7 @@ impl Linker<'_> {
             }
         }
         let encode_http = matches!(purpose, Purpose::Http | Purpose::UniqueId);
-        Ok(LogFormat { nodes: nodes.finish(), encode_http, object: common.json })
+        Ok(LogFormat { nodes: nodes.finish(), encode_http, object: common.encoding, binary: common.binary })
     }
 }
 
@@ -365,19 +396,20 @@ impl Flags {
                 "E" => self.escape = on,
                 "X" => self.hexadecimal = on,
                 "M" => self.mandatory = on,
-                "json" if purpose == Purpose::Log => self.json = on,
-                "json" => {
-                    let message = "only log lines are encoded as 'json'";
+                name @ ("json" | "cbor" | "bin") if purpose != Purpose::Log => {
+                    let message = format!("only log lines are encoded as '{name}'");
                     return Err(Problem::new(at..at + list.len(), message)
                         .hint("use the converter 'json' for a value that stands in a text of JSON".to_owned()));
                 }
-                // Flags of HAProxy 3.0 that would change the whole line.
-                encoding @ ("cbor" | "bin") => {
-                    return Err(Problem::new(
-                        at..at + list.len(),
-                        format!("lines are not encoded as '{encoding}' here"),
-                    )
-                    .hint("lines can be objects of JSON: %{+json}o".to_owned()));
+                "bin" => self.binary = on,
+                name @ ("json" | "cbor") => {
+                    let encoding = if name == "json" { Encoding::Json } else { Encoding::Cbor };
+                    // As in HAProxy, the first of both holds.
+                    if on {
+                        self.encoding.get_or_insert(encoding);
+                    } else if self.encoding == Some(encoding) {
+                        self.encoding = None;
+                    }
                 }
                 "" => {}
                 other => of_no_effect.push(

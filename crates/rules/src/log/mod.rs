@@ -1,6 +1,7 @@
 //! Log lines and everything else made from a `log-format` string.
 
 mod alias;
+mod cbor;
 mod facts;
 mod flags;
 mod format;
