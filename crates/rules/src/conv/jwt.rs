@@ -85,7 +85,9 @@ pub(crate) fn needs_public_key(algorithm: usize) -> bool {
 
 /// The public keys that the rules of a configuration name, by the names of their files.
 #[derive(Clone, Debug, Default)]
-pub struct PublicKeys(Arc<RwLock<HashMap<Box<[u8]>, Arc<PublicKey>>>>);
+pub struct PublicKeys(Arc<RwLock<ByFile>>);
+
+type ByFile = HashMap<Box<[u8]>, Arc<PublicKey>>;
 
 impl PublicKeys {
     /// Adds the key of a file.
