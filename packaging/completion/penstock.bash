@@ -175,8 +175,8 @@ wait'
         names=''
         ;;
     'bench study')
-        offered='--quick --out --contestants --cases --steps --server-cores --client-cores --origin-cores --duration --rounds --connections --rates --target-rate --bound --delay --jitter --loss --own-network --agents --ca --cert --key --listen --perf --penstock --haproxy --nginx --squid --c-icap --qat-libraries --json --help'
-        values=' --out --contestants --cases --steps --server-cores --client-cores --origin-cores --duration --rounds --connections --rates --target-rate --bound --delay --jitter --loss --agents --ca --cert --key --listen --penstock --haproxy --nginx --squid --c-icap --qat-libraries '
+        offered='--quick --out --contestants --cases --steps --server-cores --client-cores --origin-cores --duration --rounds --connections --rates --target-rate --bound --delay --jitter --loss --own-network --agents --ca --cert --key --listen --perf --penstock --haproxy --nginx --squid --sslsplit --c-icap --qat-libraries --json --help'
+        values=' --out --contestants --cases --steps --server-cores --client-cores --origin-cores --duration --rounds --connections --rates --target-rate --bound --delay --jitter --loss --agents --ca --cert --key --listen --penstock --haproxy --nginx --squid --sslsplit --c-icap --qat-libraries '
         names='handshake-modes
 cores-saved
 cpu-against-rate

@@ -230,7 +230,7 @@ fn each_connection_has_a_tunnel_of_its_own_through_the_proxy() {
         let report = run(&plan).unwrap();
         assert_eq!((report.totals.done, report.failed()), (40, 0), "{mode:?}: {:?}", report.errors);
         assert_eq!((report.handshakes(), report.latency.tunnel.count()), (handshakes, handshakes), "{mode:?}");
-        assert!(report.latency.tunnel.percentile_us(1.0) >= 1000, "the proxy takes a millisecond");
+        assert!(report.latency.tunnel.percentile_us(50.0) >= 1000, "the proxy takes a millisecond");
         // The run's first connection tries the server.
         let port = server.address.port();
         let all = vec![format!("host.invalid:{port}"); handshakes as usize + 1];

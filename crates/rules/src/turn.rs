@@ -35,8 +35,10 @@ pub mod cost {
     pub const CONVERTER: u32 = 1;
     /// A digest, the slowest of those that see each byte once, takes 1.5 ns for one.
     pub const CONVERTER_BYTES: usize = 64;
-    /// How many bytes of a list (cookies, parameters, a field's elements) one unit pays for when it is looked through.
-    pub const LIST_BYTES: usize = 32;
+    /// How many parts of a list (cookies, parameters, a field's elements) one unit pays for when they are looked at.
+    pub const PARTS: usize = 3;
+    /// How many bytes of a list one unit pays for when its parts are counted.
+    pub const COUNTED_BYTES: usize = 64;
     /// How many bytes of JSON one unit pays for when it is read.
     pub const JSON_BYTES: usize = 16;
     /// A regular expression that is tried, and each [`REGEX_BYTES`] of the text it is tried on.

@@ -95,7 +95,7 @@ fn a_list_of_equal_lengths_is_given_to_the_decoder_as_one() {
         let (said, other) = read(&mut mirror, &[b"\x84\xbe".to_vec()]);
         assert_eq!((said.malformed, other.is_empty()), (false, true), "the decoder has the number in its table");
     }
-    for list in ["3,", ",3", "3, 4", "3,+3", "3, 3, 3, 3, 3, 3, 3"] {
+    for list in ["3,", ",3", "3, 4", "3,+3", "3, 3, 3, 3, 3, 3, 3, 3"] {
         let (said, _) = read(&mut mirror, &[b"\x84".to_vec(), literal(false, b"content-length", list.as_bytes())]);
         assert!(said.malformed, "{list}");
     }

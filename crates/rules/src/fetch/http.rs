@@ -456,25 +456,22 @@ impl<'a> Named<'a> {
 
 /// The first parameter with a name, or one after another when iterating.
 fn parameter<'c>(query: &'c [u8], named: Named<'_>, delimiter: u8, cursor: &mut Cursor) -> Result<&'c [u8], Missing> {
-    if cursor.position == 0 {
-        turn::spend_on_bytes(query.len(), cost::LIST_BYTES);
-    }
     let mut rest = query.get(cursor.position..).unwrap_or_default();
-    while !rest.is_empty() {
+    let (mut found, mut looked_at) = (None, 0_usize);
+    while !rest.is_empty() && found.is_none() {
         let end = rest.iter().position(|&b| b == delimiter || matches!(b, b'&' | b';')).unwrap_or(rest.len());
         let pair = &rest[..end];
         rest = rest.get(end + 1..).unwrap_or_default();
-        let (known, value) = match memchr::memchr(b'=', pair) {
-            Some(equals) => (&pair[..equals], &pair[equals + 1..]),
-            None => continue,
-        };
-        if named.is(known) {
-            cursor.position = query.len() - rest.len();
-            cursor.more = cursor.iterating && !rest.is_empty();
-            return Ok(value);
-        }
+        looked_at += 1;
+        let equals = memchr::memchr(b'=', pair);
+        found = equals.filter(|&equals| named.is(&pair[..equals])).map(|equals| &pair[equals + 1..]);
     }
-    Err(Missing::Absent)
+    turn::spend(looked_at.div_ceil(cost::PARTS) as u32);
+    if found.is_some() {
+        cursor.position = query.len() - rest.len();
+        cursor.more = cursor.iterating && !rest.is_empty();
+    }
+    found.ok_or(Missing::Absent)
 }
 
 /// Splits `Basic abc` into its two words. As in HAProxy, a comma ends them.
