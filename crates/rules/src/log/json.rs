@@ -65,11 +65,10 @@ pub(super) fn number_of(spec: &AliasSpec, flags: Flags, written: &[u8]) -> Optio
     std::str::from_utf8(written).ok()?.trim_start_matches('+').parse().ok()
 }
 
-/// The value of an expression as the type that its field's name asks for. As in HAProxy, bytes are no text.
+/// The value of an expression as the type that its field's name asks for.
 pub(super) fn typed<'c>(ctx: &'c Context<'_>, expr: &'c Expr, kind: Option<FieldType>) -> Option<Value<'c>> {
     let value = expr.eval(ctx).ok()?;
     match (kind, &value) {
-        (Some(FieldType::Text), Value::Bin(_)) => None,
         (Some(FieldType::Text), _) => value.cast(Type::Str),
         (Some(FieldType::Int), _) | (Some(FieldType::Raw), Value::Bool(_)) => value.cast(Type::Int),
         (Some(FieldType::Bool), _) => value.cast(Type::Bool),
