@@ -156,8 +156,9 @@ mod plant {
         let of = shape("+ < x-planted: ");
         let seen = |lines: &[String]| lines.iter().any(|l| shape(l) == of);
         let judged = judge.judge(&cases);
-        let found = judged.iter().find(|j| matches!(&j.verdict, Verdict::Differs(lines) if seen(lines)));
-        let Some(found) = found else {
+        let found = judged.iter().filter(|j| matches!(&j.verdict, Verdict::Differs(lines) if seen(lines)));
+        // The smallest of them, since each look at a large one, which may wait for timeouts, takes seconds.
+        let Some(found) = found.min_by_key(|j| j.case.lines.len() + j.case.blocks.len()) else {
             return Err(format!("a planted difference was not found in {} cases", cases.len()));
         };
         let Some((small, _)) = behaviour(&judge, &smallest(&judge, &found.case, &of), "Planted.") else {
