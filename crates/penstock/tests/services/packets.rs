@@ -385,3 +385,76 @@ fn a_reload_loses_nothing_that_is_at_a_device_of_packets() {
     assert!(device.forwarded() - forwarded > 100_000, "it passes the device, {:?} later", since.elapsed());
     says(&mut before, b"at the end");
 }
+
+/// A service in mode tcp whose device is none: what is sent to it goes to that port.
+fn without_device(name: &str, back: u16, to: u16) -> String {
+    format!(
+        "service {name}\n  mode tcp\n  bind 127.0.0.1:{back}\n  timeout connect 1s\n  server d 127.0.0.1:{to}\n\
+         service-chain {name}\n  inspect {name}\n"
+    )
+}
+
+#[test]
+fn whoever_comes_without_having_been_sent_is_refused() {
+    let back = free_port();
+    let front = Front::start_with(
+        "packets-strangers",
+        2,
+        "",
+        &without_device("ips", back, free_port()),
+        &[],
+        origin(Seen::default()),
+    );
+    for said in [&b""[..], b"GET /past HTTP/1.1\r\nHost: a\r\n\r\n"] {
+        let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, back)).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+        stream.write_all(said).unwrap();
+        let mut got = Vec::new();
+        let end = stream.read_to_end(&mut got);
+        assert!(end.is_err_and(|e| e.kind() == std::io::ErrorKind::ConnectionReset) && got.is_empty());
+        let line = front.logged("none with its addresses was sent to a device");
+        assert!(line.contains(" ips/"), "{line}");
+    }
+    // Health checks say nothing, and nothing is said of them.
+    drop(TcpStream::connect((Ipv4Addr::LOCALHOST, back)).unwrap());
+    assert_eq!(front.ask(false, "/", None, &[]).status, 200);
+    let line = front.logged("");
+    assert!(line.contains("chain=- "), "{line}");
+}
+
+#[test]
+fn a_connection_that_becomes_one_of_http_does_not_pass_by_a_device() {
+    let (port, origin) = (free_port(), origin(Seen::default()));
+    let sections = without_device("ips", free_port(), free_port())
+        + &format!(
+            "frontend switched\n  mode tcp\n  bind 127.0.0.1:{port}\n  tcp-request inspect-delay 2s\n  \
+             tcp-request content service-chain ips\n  tcp-request content accept if HTTP\n  \
+             log-format \"raw %ts chain=%[inspection_chain] said=%[inspection_verdicts] to=%s\"\n  default_backend origin\n"
+        );
+    let front = Front::start_with("packets-switched", 2, "", &sections, &[], origin);
+    let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).unwrap();
+    stream.write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
+    let mut got = Vec::new();
+    stream.read_to_end(&mut got).unwrap();
+    assert_eq!(String::from_utf8_lossy(&got), "");
+    let line = front.logged("raw ");
+    assert!(line.contains("raw PR chain=ips said=ips.connection=denied(unsuitable):0 to=<NOSRV>"), "{line}");
+}
+
+#[test]
+fn a_check_finds_a_device_that_forwards_nothing() {
+    let Some(device) = Device::new() else { return };
+    let section =
+        device.section("ips", 8082, "  default-server check inter 300ms fall 1 rise 1\n  timeout check 300ms\n");
+    let front = Front::start_with("packets-checked", 2, "", &section, &["ips"], origin(Seen::default()));
+    let status = || front.ask(false, "/ips/", None, &[]).status;
+    until("it is checked", || status() == 200);
+    device.forward(false);
+    until("the check has failed", || {
+        let since = Instant::now();
+        // Nothing is connected to: that would take a second.
+        status() == 503 && since.elapsed() < Duration::from_millis(900)
+    });
+    device.forward(true);
+    until("the check has succeeded", || status() == 200);
+}
