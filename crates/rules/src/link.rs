@@ -322,6 +322,9 @@ impl<'a> Linker<'a> {
         if algorithm.is_some_and(|algorithm| !conv::needs_public_key(algorithm)) {
             return None;
         }
+        if let Some(key) = self.public_keys.find(file) {
+            return Some(KeyOfFile(key));
+        }
         let name = String::from_utf8_lossy(file);
         let (problem, hint) = match self.read(&name) {
             Ok(content) => match conv::PublicKey::read(&content) {

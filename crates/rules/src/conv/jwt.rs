@@ -96,7 +96,8 @@ impl PublicKeys {
         self.0.write().unwrap_or_else(PoisonError::into_inner).insert(file.into(), key.clone());
         KeyOfFile(key)
     }
-    fn find(&self, file: &[u8]) -> Option<Arc<PublicKey>> {
+    /// The key of a file that was read.
+    pub(crate) fn find(&self, file: &[u8]) -> Option<Arc<PublicKey>> {
         self.0.read().unwrap_or_else(PoisonError::into_inner).get(file).cloned()
     }
 }

@@ -12,7 +12,7 @@ use super::{
 use crate::{
     problem::Problem,
     regexes::{Regex, required_texts},
-    turn,
+    turn::{self, cost},
 };
 use penstock_config::text_of;
 use std::sync::{
@@ -234,7 +234,7 @@ impl Index {
                 }
             }
         }
-        turn::spend_on_bytes(text.len(), 64);
+        turn::spend_on_bytes(text.len(), cost::REGEX_BYTES);
         found.sort_unstable();
         found.dedup();
         found
