@@ -15,7 +15,7 @@ use std::{
 };
 
 fn open(double: &Double, workers: usize) -> Result<Arc<Hardware>, Unusable> {
-    Hardware::open(&Options { directory: Some(double.path().to_owned()) }, workers)
+    Hardware::open(&Options { directory: Some(double.path().to_owned()), ..Options::default() }, workers)
 }
 
 fn hw(hardware: &Hardware) -> Hw {

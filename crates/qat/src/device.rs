@@ -2,8 +2,9 @@
 
 use crate::{
     Unavailable,
-    abi::{self, Handle, InstanceInfo, SERVICES, SUCCESS, UP},
+    abi::{self, Handle, InstanceInfo, SERVICES, SUCCESS, Status, UP},
     channel::Channel,
+    deflate::{Deflater, Left, Unit},
     instance::{Capabilities, Health, Instance, Summary},
     library::Library,
     memory::Pool,
@@ -21,17 +22,22 @@ use std::{
 pub struct Options {
     /// The directory of the libraries, if not where the system's loader looks.
     pub directory: Option<PathBuf>,
+    /// Whether its instances for compression are started as well. One that has only such instances can then be opened.
+    pub compression: bool,
 }
 
 /// All devices, used as one.
 pub struct Device {
     pub(crate) library: Library,
     pub(crate) instances: Box<[Instance]>,
+    /// Instances for compression, where those were asked for.
+    pub(crate) units: Box<[Unit]>,
     compression: usize,
     /// The process that opened the device: a child forked later has neither its rings nor the right to stop it.
     process: u32,
     /// Memory of channels that have ended while the library still had requests of theirs.
     orphans: Mutex<Vec<Pool>>,
+    orphaned_pieces: Mutex<Vec<Left>>,
     events_polled: Mutex<Instant>,
 }
 
@@ -65,7 +71,7 @@ impl Device {
         if status != SUCCESS {
             return Err(Unavailable::NotStarted(status, said));
         }
-        let (opened, _) = quietly(|| Device::discover(library));
+        let (opened, _) = quietly(|| Device::discover(library, options.compression));
         if opened.is_err() {
             // SAFETY: it was started, and no instance is in use.
             quietly(|| unsafe { (library.stop)() });
@@ -73,12 +79,12 @@ impl Device {
         opened
     }
 
-    fn discover(library: Library) -> Result<Arc<Device>, Unavailable> {
-        let handles = handles(&library);
+    fn discover(library: Library, compression: bool) -> Result<Arc<Device>, Unavailable> {
+        let handles = handles(library.count, library.instances);
         let all = handles.len();
         let mut instances = Vec::new();
         for handle in handles {
-            let info = info(&library, handle)?;
+            let info = info(library.info, handle, &SERVICES)?;
             let capabilities = capabilities(&library, handle);
             // One that interrupts instead would want a thread of its own; drivers make them polled where asked to.
             if info.polled != 0 && info.state == UP && capabilities.any() {
@@ -97,7 +103,23 @@ impl Device {
                     true
                 }
         });
-        if started.count() < instances.len() || instances.is_empty() {
+        if started.count() < instances.len() || instances.is_empty() && !compression {
+            return Err(Unavailable::NoInstance(all));
+        }
+        // What keeps compression from the device keeps nothing else from it.
+        let units = match library.deflate.filter(|_| compression) {
+            Some(calls) => Unit::discover(&library, &calls).unwrap_or_default(),
+            None => Vec::new(),
+        };
+        let units: Box<[Unit]> = units.into();
+        if let Some(calls) = library.deflate {
+            for unit in &units {
+                let tag = std::ptr::from_ref(&unit.instance).cast_mut().cast();
+                // SAFETY: as for the other instances.
+                unsafe { (calls.notify)(unit.instance.handle, heard, tag) };
+            }
+        }
+        if instances.is_empty() && units.is_empty() {
             return Err(Unavailable::NoInstance(all));
         }
         let mut compression = 0;
@@ -108,9 +130,11 @@ impl Device {
         let device = Arc::new(Device {
             library,
             instances,
+            units,
             compression: compression.into(),
             process: std::process::id(),
             orphans: Mutex::default(),
+            orphaned_pieces: Mutex::default(),
             events_polled: Mutex::new(Instant::now()),
         });
         let mut trial = Pool::new(None);
@@ -122,20 +146,25 @@ impl Device {
     /// A worker's share: as many instances as there are for each worker, those that the fewest others use, and among those
     /// the ones on `node`. With more workers than instances, several share one.
     pub fn channel(self: &Arc<Device>, workers: usize, node: Option<u32>) -> Channel {
-        let share = (self.instances.len() / workers.max(1)).max(1);
         // Two workers that open at once must not count the same instance as unused.
         let _choosing = lock(&self.orphans);
-        let mut order: Vec<usize> = (0..self.instances.len()).collect();
-        let away = |instance: &Instance| instance.node.is_some() && node.is_some() && instance.node != node;
-        order.sort_by_key(|&place| {
-            let instance = &self.instances[place];
-            (instance.workers.load(Ordering::Relaxed), away(instance))
-        });
-        order.truncate(share);
+        let order = shared_out(self.instances.len(), |place| &self.instances[place], workers, node);
         for &place in &order {
             self.instances[place].workers.fetch_add(1, Ordering::Relaxed);
         }
         Channel::new(self.clone(), order, node)
+    }
+
+    /// A worker's share of the instances for compression, by the same rule; `None` if there are none.
+    pub fn deflater(self: &Arc<Device>, workers: usize, node: Option<u32>) -> Option<Deflater> {
+        let _choosing = lock(&self.orphans);
+        let order = shared_out(self.units.len(), |place| &self.units[place].instance, workers, node);
+        Deflater::new(self.clone(), order, node)
+    }
+
+    /// Summaries of the instances that compress.
+    pub fn deflaters(&self) -> Vec<Summary> {
+        self.units.iter().map(|unit| unit.instance.summary()).collect()
     }
 
     /// Summaries of all instances.
@@ -153,7 +182,7 @@ impl Device {
         })
     }
 
-    /// Instances for data compression, which nothing uses yet.
+    /// Instances for data compression, whether they were asked for or not.
     pub fn compression_instances(&self) -> usize {
         self.compression
     }
@@ -190,6 +219,11 @@ impl Device {
             lock(&self.orphans).push(pool);
         }
     }
+
+    /// A channel for compression has ended; what the library still has of it is kept here.
+    pub(crate) fn adopt_deflater(&self, left: Left) {
+        lock(&self.orphaned_pieces).push(left);
+    }
 }
 
 impl Drop for Device {
@@ -205,15 +239,25 @@ impl Drop for Device {
             for instance in &self.instances {
                 (library.stop_instance)(instance.handle);
             }
+            if let Some(calls) = library.deflate {
+                for unit in &self.units {
+                    (calls.stop_instance)(unit.instance.handle);
+                }
+            }
             (library.stop)()
         });
         let orphans = self.orphans.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let pieces = std::mem::take(self.orphaned_pieces.get_mut().unwrap_or_else(PoisonError::into_inner));
         if status == SUCCESS {
             orphans.iter_mut().for_each(|pool| pool.free(&library));
+            pieces.into_iter().for_each(|left| left.free(&library));
+            self.units.iter_mut().for_each(|unit| unit.free(&library));
         } else {
             // It may still answer: what it could write to, and the list its notifications point to, stay.
             std::mem::take(orphans).into_iter().for_each(std::mem::forget);
+            std::mem::forget(pieces);
             std::mem::forget(std::mem::take(&mut self.instances));
+            std::mem::forget(std::mem::take(&mut self.units));
         }
     }
 }
@@ -227,20 +271,47 @@ fn available(directory: Option<&Path>) -> Result<Library, Unavailable> {
     loaded
 }
 
-fn handles(library: &Library) -> Vec<Handle> {
+/// Places of the instances that one of so many workers gets: those that the fewest others use, and among those the ones on its
+/// node.
+fn shared_out<'a>(
+    all: usize,
+    instance: impl Fn(usize) -> &'a Instance,
+    workers: usize,
+    node: Option<u32>,
+) -> Vec<usize> {
+    let share = (all / workers.max(1)).max(1);
+    let mut order: Vec<usize> = (0..all).collect();
+    let away = |instance: &Instance| instance.node.is_some() && node.is_some() && instance.node != node;
+    order.sort_by_key(|&place| {
+        let instance = instance(place);
+        (instance.workers.load(Ordering::Relaxed), away(instance))
+    });
+    order.truncate(share);
+    order
+}
+
+/// The instances of one of the library's services, by its two functions for them.
+pub(crate) fn handles(
+    number: unsafe extern "C" fn(*mut u16) -> Status,
+    list: unsafe extern "C" fn(u16, *mut Handle) -> Status,
+) -> Vec<Handle> {
     let mut count = 0;
     // SAFETY: it writes one number.
-    if unsafe { (library.count)(&raw mut count) } != SUCCESS || count == 0 {
+    if unsafe { number(&raw mut count) } != SUCCESS || count == 0 {
         return Vec::new();
     }
     let mut handles = vec![std::ptr::null_mut(); usize::from(count)];
     // SAFETY: it writes at most as many handles as the number it is given.
-    let status = unsafe { (library.instances)(count, handles.as_mut_ptr()) };
+    let status = unsafe { list(count, handles.as_mut_ptr()) };
     if status == SUCCESS { handles } else { Vec::new() }
 }
 
 /// What the library says of an instance, unless it says it in another layout than ours.
-fn info(library: &Library, instance: Handle) -> Result<InstanceInfo, Unavailable> {
+pub(crate) fn info(
+    tell: unsafe extern "C" fn(Handle, *mut InstanceInfo) -> Status,
+    instance: Handle,
+    services: &[u32],
+) -> Result<InstanceInfo, Unavailable> {
     /// Room for a larger structure, and what is left of it untouched by one of the right size.
     #[repr(C)]
     struct Padded {
@@ -253,11 +324,11 @@ fn info(library: &Library, instance: Handle) -> Result<InstanceInfo, Unavailable
     // the structure, and one of a larger layout within the room after it.
     let (status, padded) = unsafe {
         std::ptr::write_bytes(padded.as_mut_ptr(), UNTOUCHED, 1);
-        let status = (library.info)(instance, padded.as_mut_ptr().cast::<InstanceInfo>());
+        let status = tell(instance, padded.as_mut_ptr().cast::<InstanceInfo>());
         (status, padded.assume_init())
     };
     let info = padded.info;
-    let fits = SERVICES.contains(&info.service)
+    let fits = services.contains(&info.service)
         && [info.state, info.contiguous_memory, info.polled, info.offloaded].iter().all(|flag| *flag <= 1)
         && [&info.name, &info.part].iter().all(|text| text.contains(&0))
         && padded.beyond.iter().all(|byte| *byte == UNTOUCHED);

@@ -10,12 +10,13 @@
 //! - a slot is wiped before it serves again, and before it is freed;
 //! - the library answers on the thread that polls it, which may be another worker's: an answer is an atomic store, no more.
 //!
-//! All of this crate's `unsafe` is calls of the library (`library`, `device`, `channel`) and memory shared with it (`memory`,
-//! `request`).
+//! All of this crate's `unsafe` is calls of the library (`library`, `device`, `channel`, `deflate`) and memory shared with it
+//! (`memory`, `request`, `deflate::block`).
 
 pub mod abi;
 mod channel;
 mod curve;
+pub mod deflate;
 mod device;
 mod instance;
 mod library;
@@ -26,6 +27,7 @@ mod unavailable;
 
 pub use channel::{Channel, Outcome, Refused, Tag};
 pub use curve::{Curve, is_scalar};
+pub use deflate::{Deflated, Deflater};
 pub use device::{Device, Options};
 pub use instance::{Capabilities, Health, Summary};
 pub use request::{Answer, Request, RsaNumbers};

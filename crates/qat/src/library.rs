@@ -6,6 +6,7 @@ use crate::{
         Bool, Capabilities, EcdsaSign, EventCallback, GenericPointMultiply, Handle, InstanceInfo, MontgomeryMultiply,
         PairCall, PointMultiply, RsaDecryptCall, StartCall, Status, Translation,
     },
+    deflate::abi::{self as dc, CompressCall, InitSessionCall},
 };
 use std::{
     ffi::{CStr, CString, c_int, c_void},
@@ -22,7 +23,27 @@ macro_rules! functions {
         crypto { $($field:ident: $type:ty = $symbol:literal;)* }
         memory { $($memory:ident: $memory_type:ty = $memory_symbol:literal;)* }
         optional { $($option:ident: $option_type:ty = $option_symbol:literal;)* }
+        deflate { $($deflate:ident: $deflate_type:ty = $deflate_symbol:literal;)* }
     ) => {
+        /// The functions for compression, where the library has all of them.
+        #[derive(Clone, Copy)]
+        pub struct Deflate {
+            $(pub $deflate: $deflate_type,)*
+        }
+
+        impl Deflate {
+            fn resolve(library: &Loaded) -> Result<Deflate, Unavailable> {
+                // SAFETY: as in `Library::resolve`.
+                unsafe {
+                    Ok(Deflate {
+                        $($deflate: std::mem::transmute::<*mut c_void, $deflate_type>(
+                            library.required($deflate_symbol)?
+                        ),)*
+                    })
+                }
+            }
+        }
+
         /// The functions of a family that has loaded. It stays loaded for as long as the process lives: it has threads and
         /// handlers of its own.
         #[derive(Clone, Copy)]
@@ -30,6 +51,8 @@ macro_rules! functions {
             $(pub $field: $type,)*
             $(pub $memory: $memory_type,)*
             $(pub $option: Option<$option_type>,)*
+            /// Compression.
+            pub deflate: Option<Deflate>,
             /// The crypto library's name.
             pub name: &'static str,
         }
@@ -44,6 +67,7 @@ macro_rules! functions {
                         $($memory: std::mem::transmute::<*mut c_void, $memory_type>(memory.required($memory_symbol)?),)*
                         $($option: crypto.symbol($option_symbol)
                             .map(|at| std::mem::transmute::<*mut c_void, $option_type>(at)),)*
+                        deflate: Deflate::resolve(&crypto).ok(),
                         name: crypto.name,
                     })
                 }
@@ -81,6 +105,25 @@ functions! {
         point_multiply: PairCall<PointMultiply> = c"cpaCyEcPointMultiply";
         montgomery_multiply: PairCall<MontgomeryMultiply> = c"cpaCyEcMontEdwdsPointMultiply";
         count_compression: unsafe extern "C" fn(*mut u16) -> Status = c"cpaDcGetNumInstances";
+    }
+    deflate {
+        count: unsafe extern "C" fn(*mut u16) -> Status = c"cpaDcGetNumInstances";
+        instances: unsafe extern "C" fn(u16, *mut Handle) -> Status = c"cpaDcGetInstances";
+        info: unsafe extern "C" fn(Handle, *mut InstanceInfo) -> Status = c"cpaDcInstanceGetInfo2";
+        capabilities: unsafe extern "C" fn(Handle, *mut dc::Capabilities) -> Status = c"cpaDcQueryCapabilities";
+        set_translation: unsafe extern "C" fn(Handle, Translation) -> Status = c"cpaDcSetAddressTranslation";
+        intermediate_count: unsafe extern "C" fn(Handle, *mut u16) -> Status = c"cpaDcGetNumIntermediateBuffers";
+        start_instance: dc::StartCall = c"cpaDcStartInstance";
+        stop_instance: unsafe extern "C" fn(Handle) -> Status = c"cpaDcStopInstance";
+        notify: unsafe extern "C" fn(Handle, EventCallback, *mut c_void) -> Status = c"cpaDcInstanceSetNotificationCb";
+        list_size: unsafe extern "C" fn(Handle, u32, *mut u32) -> Status = c"cpaDcBufferListGetMetaSize";
+        bound: unsafe extern "C" fn(Handle, u32, u32, *mut u32) -> Status = c"cpaDcDeflateCompressBound";
+        session_size: unsafe extern "C" fn(Handle, *mut dc::SessionSetup, *mut u32, *mut u32) -> Status =
+            c"cpaDcGetSessionSize";
+        init_session: InitSessionCall = c"cpaDcInitSession";
+        remove_session: unsafe extern "C" fn(Handle, *mut c_void) -> Status = c"cpaDcRemoveSession";
+        compress: CompressCall = c"cpaDcCompressData2";
+        poll: unsafe extern "C" fn(Handle, u32) -> Status = c"icp_sal_DcPollInstance";
     }
 }
 

@@ -182,6 +182,37 @@ impl Numbers {
     }
 }
 
+/// A piece of pinned memory, which is zeroed when it is allocated. It is freed only where somebody says so.
+pub struct Pinned(NonNull<u8>);
+
+// SAFETY: memory of the process, bound to no thread; what is in it is reached through raw pointers, whose users say why they may.
+unsafe impl Send for Pinned {}
+// SAFETY: as above: what can be done with a reference is to learn the address.
+unsafe impl Sync for Pinned {}
+
+impl Pinned {
+    /// Pins so many bytes, aligned to 64, on a node, or wherever there are some.
+    pub fn allocate(library: &Library, bytes: usize, node: i32) -> Option<Pinned> {
+        // SAFETY: an allocator like malloc, with a node and an alignment; it may fail with null.
+        let memory = NonNull::new(unsafe { (library.allocate)(bytes.max(1), node, ALIGN) }.cast::<u8>())?;
+        // SAFETY: that many bytes, ours alone.
+        unsafe { ptr::write_bytes(memory.as_ptr(), 0, bytes) };
+        Some(Pinned(memory))
+    }
+
+    /// Where it is.
+    pub fn as_ptr(&self) -> *mut u8 {
+        self.0.as_ptr()
+    }
+
+    /// Frees it: the library no longer uses it.
+    pub fn free(self, library: &Library) {
+        let mut memory = self.0.as_ptr().cast::<c_void>();
+        // SAFETY: it came from this library's allocator, and with `self` the only way to it ends.
+        unsafe { (library.free)(&raw mut memory) };
+    }
+}
+
 /// The slots of one channel.
 #[derive(Default)]
 pub struct Pool {

@@ -18,7 +18,7 @@ use std::{
 const SOON: Duration = Duration::from_secs(5);
 
 fn open(double: &Double) -> Result<Arc<Device>, Unavailable> {
-    Device::open(&Options { directory: Some(double.path().to_owned()) })
+    Device::open(&Options { directory: Some(double.path().to_owned()), ..Options::default() })
 }
 
 fn opened(commands: &str) -> (Double, Arc<Device>) {
@@ -193,7 +193,7 @@ fn what_keeps_a_device_from_being_used_is_one_sentence() {
         assert_eq!(open(&double).err().map(|why| why.to_string()).as_deref(), Some(why));
         assert_eq!(double.violations(), [""; 0]);
     }
-    let empty = Options { directory: Some(std::env::temp_dir().join("nothing is here")) };
+    let empty = Options { directory: Some(std::env::temp_dir().join("nothing is here")), ..Options::default() };
     assert_eq!(Device::open(&empty).err(), Some(Unavailable::NoLibrary));
     let other = Double::new("");
     for name in ["libqat.so.4", "libusdm.so.0"] {
@@ -208,7 +208,7 @@ fn what_keeps_a_device_from_being_used_is_one_sentence() {
 #[test]
 fn a_probe_opens_nothing() {
     let double = Double::new("");
-    let options = Options { directory: Some(double.path().to_owned()) };
+    let options = Options { directory: Some(double.path().to_owned()), ..Options::default() };
     assert_eq!(Device::probe(&options), Ok(()));
     assert_eq!(double.log(), [""; 0]);
 }

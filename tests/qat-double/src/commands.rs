@@ -69,6 +69,26 @@ commands! {
     fail = 0;
     /// The next submissions find the ring full.
     retry = 0;
+    /// Compression has structures of another layout.
+    deflate_layout = 0;
+    /// Buffers of its own that each instance for compression is to be given.
+    deflate_buffers = 0;
+    /// The next pieces have a wrong byte in the middle.
+    deflate_wrong = 0;
+    /// The next pieces are said to be shorter than they are.
+    deflate_short = 0;
+    /// The next pieces find no room for their output.
+    deflate_overflow = 0;
+    /// The next pieces end in the middle of a byte, without a flush.
+    deflate_unaligned = 0;
+    /// The next pieces are answered with an error.
+    deflate_fail = 0;
+    /// The next submissions of pieces find the ring full.
+    deflate_retry = 0;
+    /// The next pieces are never answered.
+    deflate_silent = 0;
+    /// The next pieces are answered late, by `late_ms`.
+    deflate_late = 0;
     /// 1: instances are being reset; 2: and have come back. Told once each, when events are polled.
     restart = 0;
     /// The device is lost: nothing is taken, nothing is answered.
@@ -83,6 +103,8 @@ pub enum Kind {
     Ecdsa,
     Multiply,
     X25519,
+    /// Bytes of the piece.
+    Deflate(usize),
 }
 
 impl Commands {
@@ -99,12 +121,16 @@ impl Commands {
 
     /// How long an operation takes.
     pub fn service(&self, kind: Kind) -> Duration {
+        if let Kind::Deflate(bytes) = kind {
+            return Duration::from_micros(self.service_us * bytes as u64 / 65536);
+        }
         let percent = match kind {
             Kind::Rsa(..=256) => 100,
             Kind::Rsa(..=384) => 300,
             Kind::Rsa(_) => 500,
             Kind::Ecdsa | Kind::Multiply => 40,
             Kind::X25519 => 20,
+            Kind::Deflate(_) => 0,
         };
         Duration::from_micros(self.service_us * percent / 100)
     }

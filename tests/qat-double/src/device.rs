@@ -2,7 +2,10 @@
 
 use crate::{
     commands::{Commands, Kind, take},
-    layout::{EventCallback, FAIL, Flat, INVALID, OneCallback, RESTARTING, RETRY, SUCCESS, Status, TwoCallback},
+    layout::{
+        DeflateCallback, EventCallback, FAIL, Flat, INVALID, OneCallback, RESTARTING, RETRY, SUCCESS, Status,
+        TwoCallback,
+    },
 };
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -20,6 +23,7 @@ use std::{
 pub enum Callback {
     One(OneCallback),
     Two(TwoCallback),
+    Deflate(DeflateCallback),
 }
 
 /// One in a ring.
@@ -35,8 +39,14 @@ pub struct Request {
     pub compute: fn(&Request) -> Option<[Vec<u8>; 2]>,
     ready: Instant,
     silent: bool,
-    fails: bool,
-    wrong: bool,
+    pub fails: bool,
+    pub wrong: bool,
+    /// What is wrong with a piece, besides.
+    pub short: bool,
+    pub overflows: bool,
+    pub unaligned: bool,
+    /// Of a piece: the session it was submitted in.
+    pub session: usize,
 }
 
 #[derive(Default)]
@@ -56,7 +66,12 @@ pub struct Device {
     pub commands: Commands,
     text: String,
     pub started: bool,
+    /// Those for crypto, and behind them those for compression.
     pub instances: Vec<Instance>,
+    /// How many are for crypto.
+    pub crypto: usize,
+    /// Sessions for compression: where each is, and its instance, how it is answered, and whether it has dynamic codes.
+    pub sessions: BTreeMap<usize, (usize, DeflateCallback, bool)>,
     /// Locked while this process has all instances.
     claim: Option<File>,
     told: u64,
@@ -133,6 +148,11 @@ impl Device {
             violation("a request to an instance that has not been started");
             return INVALID;
         }
+        let compresses = matches!(request.kind, Kind::Deflate(_));
+        if compresses != (place(handle) >= self.crypto) {
+            violation("an instance asked for what it is not for");
+            return INVALID;
+        }
         for &(at, len) in &request.buffers {
             let pinned = self.memory.range(..=at).next_back().is_some_and(|(from, size)| at + len <= from + size);
             if !pinned {
@@ -146,7 +166,8 @@ impl Device {
         if commands.dead > 0 {
             return FAIL;
         }
-        if take(&mut commands.retry) || instance.ring.len() as u64 >= commands.ring {
+        let retry = if compresses { &mut commands.deflate_retry } else { &mut commands.retry };
+        if take(retry) || instance.ring.len() as u64 >= commands.ring {
             return RETRY;
         }
         for &(at, len) in &request.buffers {
@@ -163,10 +184,21 @@ impl Device {
         let ready = engine.unwrap_or(now).max(now) + commands.service(request.kind);
         *engine = Some(ready);
         request.ready = ready;
-        request.silent = take(&mut commands.silent);
-        request.fails = take(&mut commands.fail);
-        request.wrong = take(&mut commands.wrong);
-        if take(&mut commands.late) {
+        let late = if compresses {
+            request.silent = take(&mut commands.deflate_silent);
+            request.fails = take(&mut commands.deflate_fail);
+            request.wrong = take(&mut commands.deflate_wrong);
+            request.short = take(&mut commands.deflate_short);
+            request.overflows = take(&mut commands.deflate_overflow);
+            request.unaligned = take(&mut commands.deflate_unaligned);
+            &mut commands.deflate_late
+        } else {
+            request.silent = take(&mut commands.silent);
+            request.fails = take(&mut commands.fail);
+            request.wrong = take(&mut commands.wrong);
+            &mut commands.late
+        };
+        if take(late) {
             request.ready += Duration::from_millis(commands.late_ms);
         }
         instance.ring.push_back(request);
@@ -254,6 +286,7 @@ impl Device {
         let waiting: usize = self.instances.iter().map(|instance| instance.ring.len()).sum();
         log(&format!("stop, {waiting} unanswered"));
         self.started = false;
+        self.sessions.clear();
         self.claim = None;
         self.instances.clear();
     }
@@ -269,6 +302,9 @@ impl Device {
             return false;
         };
         let within = |&(from, _): &(usize, usize)| (at..at + size).contains(&from);
+        if self.sessions.range(at..at + size).next().is_some() {
+            violation("memory freed that is a session's");
+        }
         if self.instances.iter().flat_map(|i| &i.ring).any(|request| request.buffers.iter().any(within)) {
             violation("memory freed while a request of it is under way");
         }
@@ -280,6 +316,16 @@ impl Device {
             }
         }
         true
+    }
+
+    /// Whether all of this is in one piece of pinned memory.
+    pub fn is_pinned(&self, at: usize, len: usize) -> bool {
+        self.memory.range(..=at).next_back().is_some_and(|(from, size)| at + len <= from + size)
+    }
+
+    /// How many requests of a session are in the rings.
+    pub fn in_progress(&self, session: usize) -> usize {
+        self.instances.iter().flat_map(|instance| &instance.ring).filter(|request| request.session == session).count()
     }
 
     /// Pieces of memory that are pinned.
@@ -314,11 +360,20 @@ impl Request {
             silent: false,
             fails: false,
             wrong: false,
+            short: false,
+            overflows: false,
+            unaligned: false,
+            session: 0,
         }
     }
 
     /// Computes, writes the outputs, and calls back.
     pub fn answer(self) {
+        if let Callback::Deflate(call) = self.callback {
+            let status = crate::deflate::deflate(&self);
+            // SAFETY: what the caller asked to be called with.
+            return unsafe { call(self.tag as *mut c_void, status) };
+        }
         let result = if self.fails { None } else { (self.compute)(&self) };
         let status = if self.fails { FAIL } else { SUCCESS };
         let valid = u32::from(result.is_some());
@@ -344,6 +399,7 @@ impl Request {
             match self.callback {
                 Callback::One(call) => call(tag, status, operation, outputs[0]),
                 Callback::Two(call) => call(tag, status, operation, valid, outputs[0], outputs[1]),
+                Callback::Deflate(_) => {}
             }
         }
     }

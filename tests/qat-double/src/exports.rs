@@ -32,8 +32,10 @@ extern "C" fn icp_sal_userStart(_: *const c_char) -> Status {
     }
     log("start");
     device.started = true;
-    let count = if device.claim() { device.commands.instances as usize } else { 0 };
-    device.instances.resize_with(count, Default::default);
+    let has = device.claim();
+    let [crypto, all] = [device.commands.instances, device.commands.instances + device.commands.compression];
+    device.crypto = if has { crypto as usize } else { 0 };
+    device.instances.resize_with(if has { all as usize } else { 0 }, Default::default);
     SUCCESS
 }
 
@@ -58,20 +60,13 @@ extern "C" fn icp_sal_poll_device_events() -> Status {
 #[unsafe(no_mangle)]
 unsafe extern "C" fn cpaCyGetNumInstances(count: *mut u16) -> Status {
     // SAFETY: the caller's pointer.
-    unsafe { *count = device().instances.len() as u16 };
-    SUCCESS
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C" fn cpaDcGetNumInstances(count: *mut u16) -> Status {
-    // SAFETY: the caller's pointer.
-    unsafe { *count = device().commands.compression as u16 };
+    unsafe { *count = device().crypto as u16 };
     SUCCESS
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn cpaCyGetInstances(count: u16, handles: *mut *mut c_void) -> Status {
-    if usize::from(count) != device().instances.len() {
+    if usize::from(count) != device().crypto {
         return RESOURCE;
     }
     for at in 0..usize::from(count) {
@@ -83,8 +78,14 @@ unsafe extern "C" fn cpaCyGetInstances(count: u16, handles: *mut *mut c_void) ->
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn cpaCyInstanceGetInfo2(handle: *mut c_void, out: *mut c_void) -> Status {
+    // SAFETY: the caller's pointer.
+    unsafe { describe(handle, false, out) }
+}
+
+/// Describes an instance, for crypto or for compression.
+pub unsafe fn describe(handle: *mut c_void, compresses: bool, out: *mut c_void) -> Status {
     let (device, place) = (device(), place(handle));
-    if place >= device.instances.len() {
+    if place >= device.instances.len() || (place >= device.crypto) != compresses {
         return INVALID;
     }
     let mut bytes = [0; info::SIZE + 8];
@@ -95,6 +96,7 @@ unsafe extern "C" fn cpaCyInstanceGetInfo2(handle: *mut c_void, out: *mut c_void
     text(info::NAME, &format!("double{place}"));
     text(info::ID, &format!("double{place}"));
     let mut number = |at: usize, value: u32| bytes[at..at + 4].copy_from_slice(&value.to_ne_bytes());
+    number(info::SERVICE, u32::from(compresses));
     number(info::PACKAGE, place as u32 / 2);
     number(info::NODE, place as u32 % device.commands.nodes.max(1) as u32);
     number(info::STATE, 1);
@@ -109,7 +111,7 @@ unsafe extern "C" fn cpaCyInstanceGetInfo2(handle: *mut c_void, out: *mut c_void
 #[unsafe(no_mangle)]
 unsafe extern "C" fn cpaCyQueryCapabilities(handle: *mut c_void, out: *mut u32) -> Status {
     let device = device();
-    if place(handle) >= device.instances.len() {
+    if place(handle) >= device.crypto {
         return INVALID;
     }
     let (commands, mut has) = (&device.commands, [0; capability::COUNT]);

@@ -105,6 +105,7 @@ pub struct MontgomeryOp {
 /// Offsets within `CpaInstanceInfo2`, whose size is 932.
 pub mod info {
     pub const SIZE: usize = 932;
+    pub const SERVICE: usize = 0;
     pub const VENDOR: usize = 4;
     pub const PART: usize = 68;
     pub const VERSION: usize = 132;
@@ -126,6 +127,55 @@ pub mod capability {
     pub const MONTGOMERY: usize = 17;
 }
 
+/// `CpaDcSessionSetupData`, an array of 13 numbers.
+pub mod setup {
+    pub const COUNT: usize = 13;
+    pub const KIND: usize = 1;
+    pub const HUFFMAN: usize = 2;
+    pub const DIRECTION: usize = 4;
+    pub const STATE: usize = 5;
+}
+
+/// Places within `CpaDcInstanceCapabilities`, an array of 38 numbers.
+pub mod deflate_capability {
+    pub const COUNT: usize = 38;
+    pub const STATELESS: usize = 14;
+    pub const DYNAMIC: usize = 23;
+    pub const BUFFERS: usize = 24;
+    pub const VERIFY: usize = 32;
+    pub const RECOVER: usize = 34;
+}
+
+#[repr(C)]
+pub struct List {
+    pub count: u32,
+    pub buffers: *mut Flat,
+    pub user: *mut c_void,
+    pub private: *mut c_void,
+}
+
+#[repr(C)]
+pub struct DeflateOp {
+    pub flush: u32,
+    pub verify: u32,
+    pub recover: u32,
+    pub checks: [u32; 3],
+    pub skip: [u32; 8],
+    pub crc: *mut c_void,
+}
+
+#[repr(C)]
+pub struct DeflateResults {
+    pub status: i32,
+    pub produced: u32,
+    pub consumed: u32,
+    pub checksum: u32,
+    pub ended: u32,
+    pub uncompressed: u32,
+}
+pub const OVERFLOW: i32 = -11;
+
+pub type DeflateCallback = unsafe extern "C" fn(*mut c_void, Status);
 pub type OneCallback = unsafe extern "C" fn(*mut c_void, Status, *mut c_void, *mut Flat);
 pub type TwoCallback = unsafe extern "C" fn(*mut c_void, Status, *mut c_void, u32, *mut Flat, *mut Flat);
 pub type EventCallback = unsafe extern "C" fn(*mut c_void, *mut c_void, u32);

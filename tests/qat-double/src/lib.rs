@@ -1,7 +1,8 @@
 //! Stands in for libqat, libusdm and a QuickAssist device in tests.
 //!
 //! As a shared library it has the symbols that are looked for in those libraries, written against their public
-//! interface: instances with a ring each, requests that are answered only when polled, real arithmetic (aws-lc's), a model
+//! interface: instances with a ring each, requests that are answered only when polled, real arithmetic (aws-lc's) and compression
+//! (zlib-rs), a model
 //! of service times, and faults on command. It proves order of calls, lifetimes of buffers, back-pressure, deadlines,
 //! verification and routing; it proves nothing about speed, and every figure from it must say whose it is.
 //!
@@ -10,6 +11,7 @@
 
 mod arithmetic;
 mod commands;
+mod deflate;
 mod device;
 mod exports;
 mod handle;

@@ -154,7 +154,7 @@ pub fn behind<R>(engine: Behind, body: impl Future<Output = R>) -> R {
         Behind::Lanes(lanes) => on_lanes(lanes, body),
         Behind::Device(kind, command) => {
             let double = penstock_qat_double::Double::new("");
-            let options = Options { directory: Some(double.path().to_owned()) };
+            let options = Options { directory: Some(double.path().to_owned()), ..Options::default() };
             let hardware = Some(Hardware::open(&options, 1).expect("the double is there"));
             double.command(command);
             Plan { hardware, ..Plan::new(kind, Lanes::detect()) }.install();
