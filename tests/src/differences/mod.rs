@@ -68,6 +68,7 @@ pub fn main(tests: &Path) -> i32 {
         jobs: number("PENSTOCK_JOBS").unwrap_or(4) as usize,
         refusals: number("PENSTOCK_REFUSALS").is_some_and(|n| n > 0),
         enough: number("PENSTOCK_ENOUGH").unwrap_or(10) as usize,
+        folder: tests.join("../target/differences"),
     };
     println!("seed {}, {} s", settings.seed, settings.time.as_secs());
     match search(tests, &settings) {
@@ -78,14 +79,8 @@ pub fn main(tests: &Path) -> i32 {
         Ok(found) => {
             print_passing(&found.passing);
             println!("test differences ... FAILED");
-            let folder = tests.join("../target/differences");
-            let _ = std::fs::create_dir_all(&folder);
-            for (number, (scenario, what)) in found.differences.iter().enumerate() {
-                let path = folder.join(format!("{}-{number}.scn", settings.seed));
-                let _ = std::fs::write(&path, scenario);
-                failures.push(format!("---- {}\n{scenario}\nhaproxy (-) and penstock (+):\n{what}\n", path.display()));
-            }
-            failures.push(format!("{} cases were tried", found.cases));
+            let paths = found.differences.iter().map(|path| path.display().to_string()).collect::<Vec<_>>();
+            failures.push(format!("in {} cases {} differences:\n{}", found.cases, paths.len(), paths.join("\n")));
         }
         Err(failure) => {
             println!("test differences ... FAILED");

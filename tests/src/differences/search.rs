@@ -1,8 +1,8 @@
 //! The search itself: batches until the time is over, what differs once more alone, and then made small.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::ops::Range;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
@@ -26,6 +26,8 @@ pub struct Search {
     pub refusals: bool,
     /// The search ends once this many differences were found.
     pub enough: usize,
+    /// Where scenarios of what is found are written.
+    pub folder: PathBuf,
 }
 
 /// What a search came to.
@@ -35,8 +37,8 @@ pub struct Found {
     pub cases: usize,
     /// What differed among others and not each time alone: printed, and no failure.
     pub passing: Vec<String>,
-    /// Text of a scenario, and what differs in it.
-    pub differences: BTreeMap<String, String>,
+    /// The files of their scenarios, each printed when it was found.
+    pub differences: Vec<PathBuf>,
 }
 
 /// A case of which something was found.
@@ -53,23 +55,25 @@ const CONFIRMATIONS: usize = 3;
 /// How often it is then tried at the same time, so that what depends on who is faster shows itself.
 const CROWD: usize = 4;
 
-/// Looks for differences: as many batches at a time as there are jobs, then what differed in them alone.
+/// Looks for differences: as many batches at a time as there are jobs, then what differed in them alone. What is found is
+/// made small, written and printed before the next batches, so that a search that is ended has shown what it found.
 pub fn search(tests: &Path, search: &Search) -> Result<Found, Failure> {
+    std::fs::create_dir_all(&search.folder).map_err(|e| format!("{}: {e}", search.folder.display()))?;
     let judge = Judge::new(Known::read(&tests.join("DIFFERENCES.md"))?, None)?;
-    let mut finds = Finds { judge: &judge, search, found: Vec::new(), passing: Vec::new() };
-    let mut cases = 0;
+    let mut finds = Finds { judge: &judge, search, scenarios: BTreeSet::new(), found: Found::default() };
     let end = Instant::now() + search.time;
     let mut next = 0;
-    while Instant::now() < end && finds.found.len() < search.enough && next < search.batches {
+    while Instant::now() < end && finds.found.differences.len() < search.enough && next < search.batches {
         let numbers = next..(next + search.jobs as u64).min(search.batches);
         next = numbers.end;
+        let mut round = Vec::new();
         for (number, judged) in looked_at(&judge, search.seed, numbers) {
-            cases += judged.len();
-            finds.keep(judged, number);
+            finds.found.cases += judged.len();
+            round.extend(finds.kept(judged, number).into_iter().map(|find| (number, find)));
         }
+        finds.make_small(round)?;
     }
-    let (passing, differences) = finds.made_small();
-    Ok(Found { cases, passing, differences })
+    Ok(finds.found)
 }
 
 /// Judges these batches at the same time.
@@ -95,32 +99,33 @@ fn looked_at(judge: &Judge, seed: u64, numbers: Range<u64>) -> Vec<(u64, Vec<(Ca
 struct Finds<'a> {
     judge: &'a Judge,
     search: &'a Search,
-    /// Each with the number of its batch.
-    found: Vec<(u64, Find)>,
-    /// What did not differ again.
-    passing: Vec<String>,
+    /// Two cases may become the same once they are small.
+    scenarios: BTreeSet<String>,
+    found: Found,
 }
 
 impl Finds<'_> {
-    /// Keeps what of a batch differs again alone.
-    fn keep(&mut self, judged: Vec<(Case, Judged)>, number: u64) {
+    /// What of a batch differs again alone.
+    fn kept(&mut self, judged: Vec<(Case, Judged)>, number: u64) -> Vec<Find> {
+        let mut finds = Vec::new();
         for (given, judged) in judged {
             if let Verdict::Differs(lines) = &judged.verdict {
                 match again(self.judge, &judged.case).first() {
-                    Some(line) => self.found.push((number, Find::Behaviour(judged.case.clone(), shape(line)))),
-                    None => self.passing.push(format!("batch {number}: {}", lines.join("\n    "))),
+                    Some(line) => finds.push(Find::Behaviour(judged.case.clone(), shape(line))),
+                    None => self.found.passing.push(format!("batch {number}: {}", lines.join("\n    "))),
                 }
             }
             if self.search.refusals && !judged.refusals.is_empty() {
-                self.found.push((number, Find::Refusal(given, judged)));
+                finds.push(Find::Refusal(given, judged));
             }
         }
+        finds
     }
 
-    /// What passed, and all finds as scenarios, with what differs in each. What was made small by several at a time is
-    /// tried again alone, so that the machine's load is not taken for a difference.
-    fn made_small(self) -> (Vec<String>, BTreeMap<String, String>) {
-        let left = Mutex::new(self.found);
+    /// Writes these finds as scenarios, and prints them. What was made small by several at a time is tried again alone, so
+    /// that the machine's load is not taken for a difference.
+    fn make_small(&mut self, finds: Vec<(u64, Find)>) -> Result<(), Failure> {
+        let left = Mutex::new(finds);
         let small = Mutex::new(Vec::new());
         std::thread::scope(|scope| {
             for _ in 0..self.search.jobs {
@@ -137,8 +142,6 @@ impl Finds<'_> {
                 });
             }
         });
-        let mut passing = self.passing;
-        let mut differences = BTreeMap::new();
         for (number, find, less) in small.into_inner().expect("no holder of this lock panics") {
             let about = format!("Found by the search from seed {}, batch {number}.", self.search.seed);
             let report = match &find {
@@ -149,11 +152,23 @@ impl Finds<'_> {
                 Find::Refusal(..) => acceptance(self.judge, &less, &about),
             };
             match report {
-                Some((scenario, what)) => _ = differences.insert(scenario, what),
-                None => passing.push(format!("batch {number}: nothing once it was made small")),
+                Some((scenario, what)) => self.keep(scenario, &what)?,
+                None => self.found.passing.push(format!("batch {number}: nothing once it was made small")),
             }
         }
-        (passing, differences)
+        Ok(())
+    }
+
+    fn keep(&mut self, scenario: String, what: &str) -> Result<(), Failure> {
+        if self.scenarios.contains(&scenario) {
+            return Ok(());
+        }
+        let path = self.search.folder.join(format!("{}-{}.scn", self.search.seed, self.scenarios.len()));
+        println!("---- {}\n{scenario}\nhaproxy (-) and penstock (+):\n{what}\n", path.display());
+        std::fs::write(&path, &scenario).map_err(|e| format!("{}: {e}", path.display()))?;
+        self.scenarios.insert(scenario);
+        self.found.differences.push(path);
+        Ok(())
     }
 }
 

@@ -46,17 +46,10 @@ pub const UNSTEADY_FETCHES: &[(&str, &str)] = &[
 
 /// Converters with such values, and those that read what is not generated.
 pub const UNSTEADY_CONVERTERS: &[(&str, &str)] = &[
-    ("fix_is_valid", NO_MESSAGES),
-    ("fix_tag_value", NO_MESSAGES),
     ("http_date", "the time of day, if its input is"),
-    ("jwt_verify", NO_MESSAGES),
-    ("protobuf", NO_MESSAGES),
     ("table_expire", "milliseconds"),
     ("table_idle", "milliseconds"),
-    ("ungrpc", NO_MESSAGES),
 ];
-
-const NO_MESSAGES: &str = "its messages are not generated: the tables of crates/rules compare it";
 
 /// Log aliases with such values.
 pub const UNSTEADY_ALIASES: &[(&str, &str)] = &[
