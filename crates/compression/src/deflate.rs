@@ -1,7 +1,7 @@
 //! Deflate (RFC 1951), bare or inside gzip (RFC 1952) or zlib (RFC 1950).
 //!
 //! The wrappers are written here, so that the stream inside can start anew at any flush: zlib-rs changes its level only at a
-//! start.
+//! start. What turns out not to shrink, such as a picture, goes through as it is for a while, in stored blocks.
 
 use crate::encoder::{Encoded, EncoderCall, EncoderEnded};
 use penstock_config::model::CompressionAlgorithm;
@@ -27,10 +27,42 @@ const ZLIB_HEADER: &[u8] = &[0x78, 0x01];
 /// An encoder.
 pub(crate) struct Stream {
     inner: Deflate,
+    /// Of `inner`: 0 while it stores.
+    inner_level: u32,
     message: Message,
     /// The level.
     pub level: u32,
+    course: Course,
 }
+
+/// What is done with the input, since the last flush at which that was considered.
+#[derive(Clone, Copy)]
+enum Course {
+    /// It is compressed.
+    Compress {
+        /// How many bytes went in.
+        taken: usize,
+        /// How many came out.
+        given: usize,
+        /// How many go in before the gain is looked at.
+        look: usize,
+    },
+    /// It is stored as it is.
+    Store {
+        /// How many bytes still are.
+        left: usize,
+    },
+}
+
+/// How much of a message is compressed before the gain is looked at for the first time.
+const FIRST_LOOK: usize = 64 << 10;
+
+/// As long as there is a gain, how much between two looks.
+const NEXT_LOOK: usize = 256 << 10;
+
+/// Without one, how much is stored, and then how much is compressed to see whether that has changed.
+const STORED: usize = 256 << 10;
+const TRIAL: usize = 16 << 10;
 
 /// What is known of a message outside the stream: all that remains of its past after a flush.
 #[derive(Clone, Copy)]
@@ -55,7 +87,12 @@ impl Stream {
             _ => Wrapper::None,
         };
         let inner = Deflate::new(level as i32, false, WINDOW_BITS);
-        Stream { inner, message: Message::new(wrapper), level }
+        Stream { inner, inner_level: level, message: Message::new(wrapper), level, course: Course::first() }
+    }
+
+    /// The level at which it works now: 0 while it stores what does not shrink.
+    pub fn level_at_work(&self) -> u32 {
+        self.inner_level
     }
 
     /// Whether the whole message has been handed out, its trailer too.
@@ -76,12 +113,37 @@ impl Stream {
         self.message = message;
     }
 
-    /// Continues at another level. Right after a flush, what follows may begin a new stream, whose references reach
-    /// back no further than its own start.
+    /// Continues at another level, right after a flush.
     pub fn restart(&mut self, level: u32) {
+        self.level = level;
+        self.course = Course::first();
+        self.begin(level);
+    }
+
+    /// Right after a flush, what follows may begin a new stream, whose references reach back no further than its own start.
+    fn begin(&mut self, level: u32) {
         self.inner.reset();
-        if level != self.level && matches!(self.inner.set_level(level as i32), Ok(Status::Ok)) {
-            self.level = level;
+        if level != self.inner_level && matches!(self.inner.set_level(level as i32), Ok(Status::Ok)) {
+            self.inner_level = level;
+        }
+    }
+
+    /// All that went in has come out: time to see whether it has shrunk, or whether enough was stored.
+    fn reconsider(&mut self) {
+        match self.course {
+            Course::Compress { taken, given, look } if taken == look => {
+                if given > taken - taken / 32 && self.level > 0 {
+                    self.course = Course::Store { left: STORED };
+                    self.begin(0);
+                } else {
+                    self.course = Course::Compress { taken: 0, given: 0, look: NEXT_LOOK };
+                }
+            }
+            Course::Store { left: 0 } => {
+                self.course = Course::Compress { taken: 0, given: 0, look: TRIAL };
+                self.begin(self.level);
+            }
+            _ => {}
         }
     }
 
@@ -98,29 +160,41 @@ impl Stream {
         };
         let mut produced = copy(&header[message.begun..], output);
         message.begun += produced;
-        let mut consumed = 0;
-        let mut complete = false;
-        if !message.ended && produced < output.len() {
-            let room = &mut output[produced..];
+        let (mut consumed, mut complete) = (0, false);
+        while !self.message.ended && produced < output.len() {
+            let (rest, room) = (&input[consumed..], &mut output[produced..]);
+            let piece = &rest[..rest.len().min(self.course.left())];
             let flush = match operation {
+                // Only what has come out can be compared.
+                _ if piece.len() < rest.len() => DeflateFlush::SyncFlush,
                 EncoderCall::Continue => DeflateFlush::NoFlush,
                 EncoderCall::Flush => DeflateFlush::SyncFlush,
                 EncoderCall::Finish => DeflateFlush::Finish,
             };
             let before = (self.inner.total_in(), self.inner.total_out());
-            let status = self.inner.compress(input, room, flush).map_err(|_| EncoderEnded)?;
-            consumed = (self.inner.total_in() - before.0) as usize;
-            let written = (self.inner.total_out() - before.1) as usize;
-            complete = match operation {
-                EncoderCall::Continue => consumed == input.len(),
-                // With room left, nothing was held back.
-                EncoderCall::Flush => consumed == input.len() && written < room.len(),
-                EncoderCall::Finish => false,
-            };
-            message.ended = status == Status::StreamEnd;
-            message.sum(&input[..consumed]);
-            produced += written;
+            let status = self.inner.compress(piece, room, flush).map_err(|_| EncoderEnded)?;
+            let taken = (self.inner.total_in() - before.0) as usize;
+            let given = (self.inner.total_out() - before.1) as usize;
+            // With room left, nothing was held back.
+            let drained = given < room.len();
+            self.message.sum(&rest[..taken]);
+            self.message.ended = status == Status::StreamEnd;
+            self.course.add(taken, given);
+            consumed += taken;
+            produced += given;
+            if matches!(flush, DeflateFlush::SyncFlush) && taken == piece.len() && drained {
+                self.reconsider();
+            }
+            if piece.len() == rest.len() {
+                complete = match operation {
+                    EncoderCall::Continue => taken == piece.len(),
+                    EncoderCall::Flush => taken == piece.len() && drained,
+                    EncoderCall::Finish => false,
+                };
+                break;
+            }
         }
+        let message = &mut self.message;
         if message.ended {
             let (trailer, length) = message.trailer();
             let trailer = &trailer[message.trailed..length];
@@ -130,6 +204,31 @@ impl Stream {
             produced += n;
         }
         Ok(Encoded { consumed, produced, complete })
+    }
+}
+
+impl Course {
+    /// That of a new message.
+    fn first() -> Course {
+        Course::Compress { taken: 0, given: 0, look: FIRST_LOOK }
+    }
+
+    fn add(&mut self, input: usize, output: usize) {
+        match self {
+            Course::Compress { taken, given, .. } => {
+                *taken += input;
+                *given += output;
+            }
+            Course::Store { left } => *left -= input,
+        }
+    }
+
+    /// How much goes in before another one may be better.
+    fn left(self) -> usize {
+        match self {
+            Course::Compress { taken, look, .. } => look - taken,
+            Course::Store { left } => left,
+        }
     }
 }
 

@@ -111,7 +111,7 @@ impl Encoder {
     pub fn cost_us_per_kib(&self) -> u32 {
         match &self.kind {
             Kind::Identity => 1,
-            Kind::Deflate(stream) => DEFLATE_US_PER_KIB[stream.level.min(9) as usize],
+            Kind::Deflate(stream) => DEFLATE_US_PER_KIB[stream.level_at_work().min(9) as usize],
             Kind::Blocks(stream) if self.algorithm == CompressionAlgorithm::Brotli => {
                 BROTLI_US_PER_KIB[stream.level.min(4) as usize]
             }
@@ -242,7 +242,7 @@ mod tests {
         if whole {
             return (out, true);
         }
-        let (mut decoder, mut input, mut part) = (zstd_safe::DCtx::create(), InBuffer::around(bytes), vec![0; 1 << 18]);
+        let (mut decoder, mut input, mut part) = (zstd_safe::DCtx::create(), InBuffer::around(bytes), vec![0; 1 << 20]);
         let mut output = OutBuffer::around(&mut part[..]);
         while input.pos() < bytes.len() {
             decoder.decompress_stream(&mut output, &mut input).unwrap();
@@ -454,7 +454,11 @@ mod tests {
                 (state >> 33) as usize % bound
             };
             let mut encoder = Encoder::new(algorithm, 1 + below(9) as u32);
-            let (input, mut out, mut put) = (text(below(90_000)), Vec::new(), 0);
+            let (mut input, mut out, mut put) = (text(below(90_000)), Vec::new(), 0);
+            if below(3) == 0 {
+                input.extend(noise(below(600_000)));
+                input.extend(text(below(90_000)));
+            }
             let mut buffer = vec![0; ROOM_MIN + [1, 100, 20_000][below(3)]];
             loop {
                 let piece = &input[put..][..below(40_000).min(input.len() - put)];
@@ -495,6 +499,37 @@ mod tests {
             let Kind::Blocks(stream) = &encoder.kind else { panic!("of another kind") };
             let memory = stream.memory().expect("it says so");
             assert!((ZSTD_MEMORY / 8..=ZSTD_MEMORY).contains(&memory), "level {level}: {memory}");
+        }
+    }
+
+    /// Bytes that nothing makes smaller.
+    fn noise(len: usize) -> Vec<u8> {
+        let mut state = 22_u64;
+        let mut byte = || {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            (state >> 33) as u8
+        };
+        (0..len).map(|_| byte()).collect()
+    }
+
+    #[test]
+    fn what_does_not_shrink_is_stored_and_what_does_again_is_compressed() {
+        for algorithm in [CompressionAlgorithm::Gzip, CompressionAlgorithm::Deflate, CompressionAlgorithm::RawDeflate] {
+            for level in 1..=9 {
+                for (room, step) in [(16384, 16384), (1 << 20, 1 << 20), (700, 3000), (16, 200_000)] {
+                    let mut encoder = Encoder::new(algorithm, level);
+                    let noise = noise(1 << 20);
+                    let out = encode(&mut encoder, &noise, room, step, 1000);
+                    assert!(decode(algorithm, &out) == (noise, true), "{algorithm:?} {level} {room} {step}");
+                    assert!(out.len() < (1 << 20) * 102 / 100, "{algorithm:?} {level} {room} {step}: {}", out.len());
+                }
+                let mut encoder = Encoder::new(algorithm, level);
+                let input = [text(300_000), noise(700_000), text(1 << 20)].concat();
+                let out = encode(&mut encoder, &input, 16384, 16384, 1000);
+                assert!(decode(algorithm, &out) == (input, true), "{algorithm:?} {level}");
+                assert!(out.len() < 1_250_000, "{algorithm:?} {level}: {}", out.len());
+                assert!(encoder.recycle().is_some_and(|encoder| encoder.level() == level), "{algorithm:?} {level}");
+            }
         }
     }
 
