@@ -209,9 +209,10 @@ pub(super) fn change_list(
     value: Option<&LogFormat>,
     remove: bool,
 ) -> Outcome {
+    // Of a file that no rule reads, not even the key is made: that may count.
+    let Some(file) = file.get() else { return Outcome::Next };
     let key = key.to_bytes(ctx);
     let value = value.map(|value| value.to_bytes(ctx)).unwrap_or_default();
-    let Some(file) = file.get() else { return Outcome::Next };
     if remove {
         // If it does not exist, it is removed already.
         let _ = file.remove(Which::Key(&key));
