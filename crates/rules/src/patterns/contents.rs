@@ -61,10 +61,7 @@ impl Contents {
     pub(super) fn compare(&mut self, how: Comparison) -> Result<usize, (u64, Problem)> {
         let mut set = set_of(how);
         if let Some(set) = &mut set {
-            if let Some(wrong) = self.first_that(|entry| set.insert(entry).err()) {
-                return Err(wrong);
-            }
-            set.settle(&self.entries);
+            set.fill(&self.entries)?;
         }
         self.sets.push((how, set));
         Ok(self.sets.len() - 1)

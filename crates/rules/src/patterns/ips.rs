@@ -46,6 +46,18 @@ impl Bits for u128 {
 }
 
 impl<N: Bits> Networks<N> {
+    /// All of them at once: net, mask, entry.
+    fn of(mut all: Vec<(N, N, Arc<Entry>)>) -> Networks<N> {
+        all.sort_by(|(_, one, _), (_, other, _)| other.cmp(one));
+        let same = |a: &(N, N, Arc<Entry>), b: &(N, N, Arc<Entry>)| a.1 == b.1;
+        let of_mask = |nets: &[(N, N, Arc<Entry>)]| {
+            let items =
+                nets.iter().map(|(net, mask, entry)| ((*net & *mask).hash(), (*net & *mask, Arc::clone(entry))));
+            (nets[0].1, Trie::of(items.collect()))
+        };
+        Networks(all.chunk_by(same).map(of_mask).collect())
+    }
+
     fn insert(&mut self, net: N, mask: N, entry: &Arc<Entry>) {
         let net = net & mask;
         // A longer mask is a larger number.
@@ -91,6 +103,34 @@ impl<N: Bits> Networks<N> {
     }
 }
 
+/// The entries of a set that is made at once, which for a million takes a fraction of the time of as many
+/// [`IpSet::insert`]s.
+#[derive(Default)]
+pub(super) struct Filling {
+    v4: Vec<(u32, u32, Arc<Entry>)>,
+    v6: Vec<(u128, u128, Arc<Entry>)>,
+}
+
+impl Filling {
+    /// As [`IpSet::insert`].
+    ///
+    /// # Errors
+    ///
+    /// As there.
+    pub(super) fn insert(&mut self, entry: &Arc<Entry>) -> Result<(), Problem> {
+        match network_of(entry) {
+            Some(Network::V4(net, mask)) => self.v4.push((net, mask, Arc::clone(entry))),
+            Some(Network::V6(net, mask)) => self.v6.push((net, mask, Arc::clone(entry))),
+            None => return Err(is_no_network(entry)),
+        }
+        Ok(())
+    }
+
+    pub(super) fn done(self) -> IpSet {
+        IpSet { v4: Networks::of(self.v4), v6: Networks::of(self.v6) }
+    }
+}
+
 impl IpSet {
     /// Adds `10.0.0.0/8`, `10.0.0.0/255.0.0.0`, `10.1` (which is 10.0.0.1) or `2001:db8::/32`.
     ///
@@ -101,14 +141,7 @@ impl IpSet {
         match network_of(entry) {
             Some(Network::V4(net, mask)) => self.v4.insert(net, mask, entry),
             Some(Network::V6(net, mask)) => self.v6.insert(net, mask, entry),
-            None => {
-                let text = String::from_utf8_lossy(entry.key());
-                let mut problem = Problem::new(0..text.len(), format!("'{text}' is neither an address nor a network"));
-                if text.bytes().any(|b| b.is_ascii_alphabetic()) && !text.contains(':') {
-                    problem.hint = Some("write the address: names are not resolved in rules".into());
-                }
-                return Err(problem);
-            }
+            None => return Err(is_no_network(entry)),
         }
         Ok(())
     }
@@ -138,6 +171,15 @@ impl IpSet {
     pub(super) fn find_v6(&self, ip: Ipv6Addr) -> Option<&Arc<Entry>> {
         self.v6.find(ip.into()).or_else(|| self.v4.find(v6_to_v4(ip)?.into()))
     }
+}
+
+fn is_no_network(entry: &Entry) -> Problem {
+    let text = String::from_utf8_lossy(entry.key());
+    let mut problem = Problem::new(0..text.len(), format!("'{text}' is neither an address nor a network"));
+    if text.bytes().any(|b| b.is_ascii_alphabetic()) && !text.contains(':') {
+        problem.hint = Some("write the address: names are not resolved in rules".into());
+    }
+    problem
 }
 
 fn network_of(entry: &Entry) -> Option<Network> {

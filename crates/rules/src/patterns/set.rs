@@ -4,7 +4,7 @@ use super::{
     comparison::{Comparison, Method},
     entry::{Entry, Live},
     ints::IntSet,
-    ips::IpSet,
+    ips::{self, IpSet},
     parts::PartSet,
     regs::RegSet,
     sequence::Sequence,
@@ -39,6 +39,31 @@ impl PatternSet {
             Method::Reg => PatternSet::Reg(RegSet::new(how.ignore_case)),
             _ => PatternSet::Text(TextSet::new(how)),
         })
+    }
+
+    /// Adds all these to an empty set.
+    ///
+    /// # Errors
+    ///
+    /// The first that is invalid, and why; the set is of no use then.
+    pub(super) fn fill(&mut self, entries: &Sequence<Arc<Entry>>) -> Result<(), (u64, Problem)> {
+        let each = |add: &mut dyn FnMut(&Arc<Entry>) -> Result<(), Problem>| {
+            let mut outcome = Ok(());
+            entries.visit(0, &mut |id, entry| {
+                outcome = add(entry).map_err(|problem| (id, problem));
+                outcome.is_ok()
+            });
+            outcome
+        };
+        if let PatternSet::Ip(set) = self {
+            let mut filling = ips::Filling::default();
+            each(&mut |entry| filling.insert(entry))?;
+            *set = filling.done();
+        } else {
+            each(&mut |entry| self.insert(entry))?;
+            self.settle(entries);
+        }
+        Ok(())
     }
 
     /// Adds a pattern.

@@ -96,13 +96,13 @@ impl<T: Clone> Trie<T> {
         self.len += 1;
     }
 
-    /// A table with these items. They are added in an order that fills one node after another, which for a million
-    /// items takes a third of the time.
+    /// A table with these items, made node by node: for a million items that takes a fraction of the time of as many
+    /// [`Trie::insert`]s, and leaves have no room to spare.
     pub(super) fn of(mut items: Vec<(u64, T)>) -> Trie<T> {
+        // The items of one node, whose hashes agree in the bits on the way to it, then stand together.
         items.sort_by_key(|(hash, _)| hash.reverse_bits());
-        let mut trie = Trie::default();
-        items.into_iter().for_each(|(hash, item)| trie.insert(hash, item));
-        trie
+        let len = items.len();
+        Trie { root: Node::of(&mut items.into_iter(), len, 0), len }
     }
 
     /// Removes the items with a hash for which `gone` holds; returns how many.
@@ -123,6 +123,26 @@ fn slot(hash: u64, shift: u32) -> usize {
 }
 
 impl<T: Clone> Node<T> {
+    /// A node of the next `len` items, which are sorted as [`Trie::of`] sorts them.
+    fn of(items: &mut std::vec::IntoIter<(u64, T)>, len: usize, shift: u32) -> Node<T> {
+        if len == 0 {
+            return Node::Empty;
+        }
+        let own = &items.as_slice()[..len];
+        if len <= LEAF || shift >= u64::BITS || own.iter().all(|(known, _)| *known == own[0].0) {
+            return Node::Leaf(Arc::new(items.take(len).collect()));
+        }
+        let mut counts = [0; FANOUT];
+        own.iter().for_each(|(hash, _)| counts[slot(*hash, shift)] += 1);
+        let mut children = [const { Node::Empty }; FANOUT];
+        for at in 0..FANOUT {
+            // The lowest bit of a slot counts most in that order.
+            let slot = at.reverse_bits() >> (usize::BITS - BITS);
+            children[slot] = Node::of(items, counts[slot], shift + BITS);
+        }
+        Node::Inner(Arc::new(children))
+    }
+
     fn insert(&mut self, hash: u64, item: T, shift: u32) {
         match self {
             Node::Empty => *self = Node::Leaf(Arc::new(vec![(hash, item)])),
@@ -224,6 +244,23 @@ mod tests {
                     let found = trie.with_hash(spread(key)).find(|item| item.0 == key).map(|item| item.1);
                     prop_assert_eq!(found, model.get(&key).copied());
                 }
+            }
+        }
+    }
+
+    #[test]
+    fn a_table_made_at_once_is_one_filled_bit_by_bit() {
+        for len in [0, 1, LEAF as u64, LEAF as u64 + 1, 100, 5000] {
+            let items: Vec<_> = (0..len).map(|key| (spread(key), key)).chain((0..30).map(|n| (5, n))).collect();
+            let mut made = Trie::of(items.clone());
+            let mut filled = Trie::default();
+            items.iter().for_each(|(hash, key)| filled.insert(*hash, *key));
+            made.insert(spread(len), len);
+            filled.insert(spread(len), len);
+            assert_eq!(made.remove(spread(0), |key| *key == 0), filled.remove(spread(0), |key| *key == 0));
+            assert_eq!(made.len(), filled.len());
+            for hash in items.iter().map(|(hash, _)| *hash).chain([spread(len), 77]) {
+                assert!(made.with_hash(hash).eq(filled.with_hash(hash)), "{len} {hash}");
             }
         }
     }
