@@ -72,6 +72,7 @@ pub fn search(tests: &Path, search: &Search) -> Result<Found, Failure> {
             round.extend(finds.kept(judged, number).into_iter().map(|find| (number, find)));
         }
         finds.make_small(round)?;
+        println!("{} cases, {} differences", finds.found.cases, finds.found.differences.len());
     }
     Ok(finds.found)
 }
