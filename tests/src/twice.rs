@@ -30,6 +30,7 @@ mod tests {
         ("http-fail-codes", "HAProxy 2.6 does not know it"),
         ("option forwarded", "HAProxy 2.6 does not know it"),
         ("max-body", "HAProxy 2.6 does not know it"),
+        ("device", "HAProxy does not know it"),
         ("on-failure", "HAProxy 2.6 does not know it"),
         ("reqmod", "HAProxy 2.6 does not know it"),
         ("respmod", "HAProxy 2.6 does not know it"),

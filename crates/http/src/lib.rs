@@ -37,6 +37,6 @@ pub use framing::{Framing, request_framing, response_framing, state_framing};
 pub use head::{Parse, Progress, Version};
 pub use letter_case::LetterCase;
 pub use limits::Limits;
-pub use request::RequestHead;
+pub use request::{OwnTarget, RequestHead};
 pub use response::ResponseHead;
 pub use target::TargetForm;

@@ -9,6 +9,10 @@ use crate::limits::Limits;
 use crate::target::{Parts, TargetForm};
 use crate::websocket;
 
+mod proxied;
+
+pub use proxied::OwnTarget;
+
 /// A request's method, target, version and fields, owned and reusable.
 ///
 /// HTTP/2 requests have the same shape: `:method` is the method, `:scheme`, `:authority` and `:path` make an absolute

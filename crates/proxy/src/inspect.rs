@@ -5,12 +5,14 @@
 //! body meanwhile, `replay` gives it to whoever it goes to, and `verdict` notes what was said. `taps` has copies made.
 //!
 //! A device (`mode http`, `mode tcp`) forwards the request to us again, so that two exchanges take part. `through` sends it there, `returned` takes it
-//! back and goes on with the chain, `crossing` is what connects the two, and `passage` has the response reported and judged.
+//! back and goes on with the chain, `crossing` is what connects the two, and `passage` has the response reported and judged. `explicit` is about
+//! devices that are asked as proxies.
 
 mod apply;
 pub(crate) mod ask;
 pub(crate) mod crossing;
 mod described;
+mod explicit;
 mod original;
 pub(crate) mod passage;
 mod place;

@@ -129,6 +129,7 @@ pub const LEFT_OUT: &[(&str, &str)] = &[
     ("tap", "HAProxy does not have it"),
     ("tap-buffer", "HAProxy does not have it"),
     ("tap-port", "HAProxy does not have it"),
+    ("device", "HAProxy does not have it"),
     ("on-failure", "HAProxy does not have it"),
     ("max-body", "HAProxy does not have it"),
     ("tcp-request session", "made from the table of actions"),

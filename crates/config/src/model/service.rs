@@ -12,6 +12,8 @@ pub struct Service {
     pub reqmod: Option<String>,
     /// `respmod`: the path that inspects responses.
     pub respmod: Option<String>,
+    /// `device`: how a device in mode http is asked.
+    pub device: Device,
     /// `on-failure`: what becomes of a message that the service did not inspect.
     pub on_failure: Fate,
     /// The most bytes of a body that are kept for the service, and of an answer's body.
@@ -61,6 +63,7 @@ impl Default for Service {
             mode: None,
             reqmod: None,
             respmod: None,
+            device: Device::ReverseProxy,
             on_failure: Fate::Deny,
             max_body: 1 << 20,
             too_long: None,
@@ -83,6 +86,34 @@ pub enum ServiceMode {
     Tcp,
     /// A copy of the traffic, as packets.
     Tap,
+}
+
+/// How a device in `mode http` is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Device {
+    /// With a path, as a server is.
+    ReverseProxy,
+    /// With a whole URL, as a proxy is that clients are configured to use: its scheme, unless that is the request's.
+    ExplicitProxy(Option<Scheme>),
+}
+
+/// The scheme of a URL.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scheme {
+    /// In the clear.
+    Http,
+    /// Over TLS.
+    Https,
+}
+
+impl Scheme {
+    /// As a URL has it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Scheme::Http => "http",
+            Scheme::Https => "https",
+        }
+    }
 }
 
 /// What becomes of a message that a service did not inspect.

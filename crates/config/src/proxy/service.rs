@@ -4,7 +4,7 @@ use super::draft::Draft;
 use crate::{
     args::{Args, Parsed, Reported},
     keyword::{Keyword, ONE, Places, between},
-    model::{CheckKind, Fate, LogFormat, Mode, Proxy, ProxyKind, Service, ServiceMode, TapTarget},
+    model::{CheckKind, Device, Fate, LogFormat, Mode, Proxy, ProxyKind, Scheme, Service, ServiceMode, TapTarget},
     span::{Line, Span, Spanned, Word},
     surroundings::Surroundings,
 };
@@ -18,6 +18,8 @@ pub(super) const KEYWORDS: &[Entry] = &[
     Entry::new("reqmod", ONE, "The ICAP service that inspects requests", |d, a| path(d, a, |s| &mut s.reqmod))
         .at(Places::SERVICE),
     Entry::new("respmod", ONE, "The ICAP service that inspects responses", |d, a| path(d, a, |s| &mut s.respmod))
+        .at(Places::SERVICE),
+    Entry::new("device", between(1, 3), "How a device is asked: as a server, or as a proxy", device)
         .at(Places::SERVICE),
     Entry::new("on-failure", between(1, 3), "What becomes of messages if the service fails", |d, a| {
         let fate = fate(a)?;
@@ -64,6 +66,8 @@ const ALSO_OF_TAPS: &[&str] = &["mode", "description", "id"];
 
 /// The words of services in mode http and tcp alone: where requests come back, and how long they may take.
 const OF_HTTP: &[&str] = &["bind", "timeout client", "timeout http-request", "timeout http-keep-alive"];
+/// The word of a service in mode http alone.
+const OF_DEVICES: &str = "device";
 /// The words of a service in mode icap alone.
 const OF_ICAP: &[&str] = &["reqmod", "respmod"];
 
@@ -109,6 +113,20 @@ fn path(draft: &mut Draft, args: &mut Args<'_>, field: fn(&mut Service) -> &mut 
     }
     *field(of(draft)) = Some(word.text.clone());
     Ok(())
+}
+
+/// `device` of a service.
+fn device(draft: &mut Draft, args: &mut Args<'_>) -> Parsed {
+    let is_explicit = args.choice("a kind of device", &[("reverse-proxy", false), ("explicit-proxy", true)])?;
+    of(draft).device = match is_explicit {
+        true if args.take_if("scheme") => {
+            let schemes = [("http", Scheme::Http), ("https", Scheme::Https)];
+            Device::ExplicitProxy(Some(args.choice("a scheme", &schemes)?))
+        }
+        true => Device::ExplicitProxy(None),
+        false => Device::ReverseProxy,
+    };
+    args.unexpected(if is_explicit { &["scheme"] } else { &[] })
 }
 
 /// `mode` of a service.
@@ -229,9 +247,11 @@ pub(crate) fn finish(draft: &mut Draft, around: &mut Surroundings) -> Parsed {
     let mode = service.mode;
     let fits = |name: &str| match mode {
         None => true,
-        Some(ServiceMode::Icap) => !OF_TAPS.contains(&name) && !OF_HTTP.contains(&name),
+        Some(ServiceMode::Icap) => !OF_TAPS.contains(&name) && !OF_HTTP.contains(&name) && name != OF_DEVICES,
         Some(ServiceMode::Http) => !OF_TAPS.contains(&name) && !OF_ICAP.contains(&name),
-        Some(ServiceMode::Tcp) => !OF_TAPS.contains(&name) && !OF_ICAP.contains(&name) && name != "max-body",
+        Some(ServiceMode::Tcp) => {
+            !OF_TAPS.contains(&name) && !OF_ICAP.contains(&name) && !["max-body", OF_DEVICES].contains(&name)
+        }
         Some(ServiceMode::Tap) => OF_TAPS.contains(&name) || ALSO_OF_TAPS.contains(&name),
     };
     let mut misplaced: Vec<_> = draft.seen.iter().filter(|(name, _)| !fits(name)).collect();
@@ -244,9 +264,12 @@ pub(crate) fn finish(draft: &mut Draft, around: &mut Surroundings) -> Parsed {
             Some(ServiceMode::Http) if OF_ICAP.contains(name) => ("http", "write it into a service in mode icap"),
             Some(ServiceMode::Http) => ("http", "write it into a service in mode tap"),
             Some(ServiceMode::Tcp) if **name == "max-body" => ("tcp", "what passes a device of packets is never kept"),
+            Some(ServiceMode::Tcp) if **name == OF_DEVICES => {
+                ("tcp", "a device of packets is asked nothing: it passes them on")
+            }
             Some(ServiceMode::Tcp) if OF_ICAP.contains(name) => ("tcp", "write it into a service in mode icap"),
             Some(ServiceMode::Tcp) => ("tcp", "write it into a service in mode tap"),
-            _ if OF_HTTP.contains(name) => ("icap", "write it into a service in mode http"),
+            _ if OF_HTTP.contains(name) || **name == OF_DEVICES => ("icap", "write it into a service in mode http"),
             _ => ("icap", "write it into a service in mode tap"),
         };
         around.diagnostics.error(**span, format!("'{name}' has no effect in a service in mode {mode}")).hint(hint);

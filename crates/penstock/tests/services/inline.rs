@@ -27,15 +27,24 @@ const FAULTS: &[(&str, &str)] = &[
 const LATE_FAULTS: &[(&str, &str)] = &[("gone", "closed"), ("silent", "timeout"), ("lost", "invalid")];
 
 /// The answers that devices got on the return listener and kept for themselves.
-type Kept = Arc<Mutex<Vec<Vec<u8>>>>;
+pub type Kept = Arc<Mutex<Vec<Vec<u8>>>>;
+
+/// What devices do that are asked as proxies, as well.
+const FAULTS_OF_PROXIES: &[(&str, &str)] = &[("unable", "invalid"), ("elsewhere", "not-returned")];
+
+/// How devices are asked.
+const KINDS: &[&str] = &["", "  device explicit-proxy\n"];
 
 /// A device that forwards requests to that port, unless their path's second part says otherwise.
-fn device(back: u16, kept: Kept) -> u16 {
+pub fn device(back: u16, kept: Kept) -> u16 {
     serve(move |stream| {
         let mut reader = BufReader::new(stream.try_clone().unwrap());
         let mut stream = stream;
         while let Some(lines) = head(&mut reader) {
-            let what = lines[0].split('/').nth(2).unwrap_or_default().to_owned();
+            let target = lines[0].split(' ').nth(1).unwrap();
+            let path =
+                target.split_once("://").map_or(target, |(_, rest)| &rest[rest.find('/').unwrap_or(rest.len())..]);
+            let what = path.split('/').nth(2).unwrap_or_default().to_owned();
             if what == "never" {
                 std::thread::sleep(Duration::from_secs(3));
                 return;
@@ -60,6 +69,12 @@ fn device(back: u16, kept: Kept) -> u16 {
                     return drop(stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length : 11\r\n\r\nonly a part"));
                 }
                 "gateway" => b"HTTP/1.1 502 Bad Gateway\r\nContent-Length: 11\r\n\r\nonly a part".to_vec(),
+                "unable" => b"HTTP/1.1 503 Unable\r\nContent-Length: 11\r\n\r\nonly a part".to_vec(),
+                "elsewhere" => b"HTTP/1.1 200 OK\r\nContent-Length: 11\r\n\r\nonly a part".to_vec(),
+                "tells" => {
+                    let told = lines.join("\n");
+                    format!("HTTP/1.1 403 Told\r\nContent-Length: {}\r\n\r\n{told}", told.len()).into_bytes()
+                }
                 "denies" => b"HTTP/1.1 403 Forbidden\r\nContent-Length: 7\r\n\r\nblocked".to_vec(),
                 _ => {
                     let first = forward(back, &lines, &body, what == "forged");
@@ -106,7 +121,7 @@ fn forward(back: u16, lines: &[String], body: &[u8], is_forged: bool) -> Vec<u8>
 }
 
 /// A service in mode http, its devices at that port, and a chain of it alone.
-fn section(name: &str, back: u16, at: u16, more: &str) -> String {
+pub fn section(name: &str, back: u16, at: u16, more: &str) -> String {
     format!(
         "service {name}\n  mode http\n  bind 127.0.0.1:{back}\n{more}  server d 127.0.0.1:{at}\n\
          service-chain {name}\n  inspect {name}\n"
@@ -125,17 +140,16 @@ fn both(lines: &str) -> String {
 
 #[test]
 fn what_a_failed_device_did_not_pass_on_is_denied_or_goes_on_whole() {
-    let front = Front::start_with(
-        "inline-faults",
-        2,
-        "",
-        &both("  timeout server 700ms\n"),
-        &["deny", "bypass"],
-        fake::origin(),
-    );
+    KINDS.iter().for_each(|kind| fail(kind));
+}
+
+fn fail(kind: &str) {
+    let lines = format!("  timeout server 700ms\n{kind}");
+    let front = Front::start_with("inline-faults", 2, "", &both(&lines), &["deny", "bypass"], fake::origin());
+    let of_kind = if kind.is_empty() { &[] } else { FAULTS_OF_PROXIES };
     for chain in ["deny", "bypass"] {
-        for (fault, why) in FAULTS.iter().chain(LATE_FAULTS) {
-            let is_late = LATE_FAULTS.iter().any(|(late, _)| late == fault);
+        for (fault, why) in FAULTS.iter().chain(LATE_FAULTS).chain(of_kind) {
+            let is_late = LATE_FAULTS.iter().any(|(late, _)| late == fault) || *fault == "elsewhere";
             let is_denied = chain == "deny" || is_late;
             // Those that never answer are waited for each time.
             let sizes: &[usize] = if matches!(*fault, "never" | "silent") { &[40_000] } else { &[0, 1, 31, 90_000] };
@@ -184,45 +198,52 @@ fn a_device_that_is_not_there_is_passed_by_or_not() {
 
 #[test]
 fn bodies_are_the_same_behind_a_device() {
-    let front = Front::start_with("inline-bodies", 2, "", &both(""), &["deny", "bypass"], fake::origin());
-    for chain in ["deny", "bypass"] {
-        for (turn, size) in [0, 1, 16_383, 16_384, 16_385, 100_003, 1_000_000].into_iter().enumerate() {
-            let (body, http2) = (bytes(size), turn % 2 == 1);
-            for more in [&[][..], CHUNKED] {
-                let got = front.ask(http2, &format!("/{chain}/"), Some(&body), more);
-                assert!(got.status == 200 && got.body == body, "{chain}, {size} bytes: {}", got.status);
-                let line = front.logged("chain=");
-                assert!(line.contains(": 200 -- chain="), "{line}");
-                assert!(line.contains(&format!("said={chain}.request=passed:")) && line.ends_with("to=o"), "{line}");
-                assert_eq!(line.matches("request=").count(), 1, "one line and one verdict: {line}");
+    for kind in KINDS {
+        let front = Front::start_with("inline-bodies", 2, "", &both(kind), &["deny", "bypass"], fake::origin());
+        for chain in ["deny", "bypass"] {
+            for (turn, size) in [0, 1, 16_383, 16_384, 16_385, 100_003, 1_000_000].into_iter().enumerate() {
+                let (body, http2) = (bytes(size), turn % 2 == 1);
+                for more in [&[][..], CHUNKED] {
+                    let got = front.ask(http2, &format!("/{chain}/"), Some(&body), more);
+                    assert!(got.status == 200 && got.body == body, "{chain}, {size} bytes: {}", got.status);
+                    let line = front.logged("chain=");
+                    assert!(line.contains(": 200 -- chain="), "{line}");
+                    assert!(
+                        line.contains(&format!("said={chain}.request=passed:")) && line.ends_with("to=o"),
+                        "{line}"
+                    );
+                    assert_eq!(line.matches("request=").count(), 1, "one line and one verdict: {line}");
+                }
+                let got = front.ask(!http2, &format!("/{chain}/?bytes={size}"), None, &[]);
+                assert!(got.status == 200 && got.body == body, "{chain}, {size} bytes downloaded: {}", got.status);
+                front.logged("chain=");
             }
-            let got = front.ask(!http2, &format!("/{chain}/?bytes={size}"), None, &[]);
-            assert!(got.status == 200 && got.body == body, "{chain}, {size} bytes downloaded: {}", got.status);
-            front.logged("chain=");
-        }
-        for http2 in [false, true] {
-            assert_eq!(front.ask(http2, &format!("/{chain}/?bytes=77"), None, &["-I"]).status, 200, "HEAD");
-            assert!(front.logged("chain=").contains("=passed:"));
+            for http2 in [false, true] {
+                assert_eq!(front.ask(http2, &format!("/{chain}/?bytes=77"), None, &["-I"]).status, 200, "HEAD");
+                assert!(front.logged("chain=").contains("=passed:"));
+            }
         }
     }
 }
 
 #[test]
 fn what_a_device_says_itself_is_what_the_client_gets() {
-    let front = Front::start_with("inline-denies", 2, "", &both(""), &["deny", "bypass"], fake::origin());
-    for chain in ["deny", "bypass"] {
-        for http2 in [false, true] {
-            let got = front.ask(http2, &format!("/{chain}/denies/"), None, &[]);
-            assert_eq!(got, Got { status: 403, body: b"blocked".to_vec() });
-            let line = front.logged("chain=");
-            let said = format!("said={chain}.request=blocked:");
-            assert!(line.contains("403 PR") && line.contains(&said) && line.ends_with("to=<NOSRV>"), "{line}");
-            // One that has seen the response, and keeps it.
-            let got = front.ask(http2, &format!("/{chain}/replaces/"), None, &[]);
-            assert_eq!(got, Got { status: 403, body: b"leak".to_vec() });
-            let line = front.logged("chain=");
-            let said = format!(",{chain}.response=blocked:");
-            assert!(line.contains("403 PH") && line.contains(&said) && line.ends_with("to=o"), "{line}");
+    for kind in KINDS {
+        let front = Front::start_with("inline-denies", 2, "", &both(kind), &["deny", "bypass"], fake::origin());
+        for chain in ["deny", "bypass"] {
+            for http2 in [false, true] {
+                let got = front.ask(http2, &format!("/{chain}/denies/"), None, &[]);
+                assert_eq!(got, Got { status: 403, body: b"blocked".to_vec() });
+                let line = front.logged("chain=");
+                let said = format!("said={chain}.request=blocked:");
+                assert!(line.contains("403 PR") && line.contains(&said) && line.ends_with("to=<NOSRV>"), "{line}");
+                // One that has seen the response, and keeps it.
+                let got = front.ask(http2, &format!("/{chain}/replaces/"), None, &[]);
+                assert_eq!(got, Got { status: 403, body: b"leak".to_vec() });
+                let line = front.logged("chain=");
+                let said = format!(",{chain}.response=blocked:");
+                assert!(line.contains("403 PH") && line.contains(&said) && line.ends_with("to=o"), "{line}");
+            }
         }
     }
 }

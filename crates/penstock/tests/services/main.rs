@@ -2,6 +2,7 @@
 
 #[path = "../common/mod.rs"]
 mod common;
+mod explicit;
 mod fake;
 mod inline;
 mod nginx;
@@ -333,6 +334,11 @@ fn what_cannot_work_is_refused_at_start() {
         ("service av\n  mode http\n  bind 127.0.0.1:1\n", 1, "service 'av' has no server"),
         ("service av\n  mode http\n  reqmod /av\n", 3, "'reqmod' has no effect in a service in mode http"),
         ("service av\n  mode http\n  tap fifo /f\n", 3, "'tap' has no effect in a service in mode http"),
+        ("service av\n  mode icap\n  device reverse-proxy\n", 3, "'device' has no effect in a service in mode icap"),
+        ("service av\n  mode tcp\n  device explicit-proxy\n", 3, "'device' has no effect in a service in mode tcp"),
+        ("service av\n  mode http\n  device tunnel\n", 3, "'tunnel' is not a kind of device"),
+        ("service av\n  mode http\n  device explicit-proxy scheme ftp\n", 3, "'ftp' is not a scheme"),
+        ("service av\n  mode http\n  device reverse-proxy scheme http\n", 3, "'scheme'"),
         ("service av\n  mode icap\n  reqmod /av\n  bind :1\n", 4, "'bind' has no effect in a service in mode icap"),
         (
             "service av\n  mode http\n  bind 127.0.0.1:1\n  server s 127.0.0.1:2\n  max-body 1m\n",

@@ -312,8 +312,9 @@ pub(super) async fn forward(
     let goes_on = passage::answered(live);
     let seen = match live.x.response.status() {
         // What a device passes on is no fault of its own.
+        // Nor is one to blame that has a response from elsewhere: clients can ask for that.
         _ if live.x.passage.out.is_some() => {
-            if goes_on {
+            if goes_on || live.x.passage.out.as_ref().is_some_and(|out| out.is_elsewhere) {
                 Seen::Response
             } else {
                 Seen::WrongStatus

@@ -47,6 +47,8 @@ pub(crate) enum Failure {
     Invalid,
     /// The service says that it does not inspect such messages.
     Unsuitable,
+    /// A device has answered with success what has not come back from it.
+    NotReturned,
 }
 
 impl Failure {
@@ -59,6 +61,7 @@ impl Failure {
             Failure::Closed => "closed",
             Failure::Invalid => "invalid",
             Failure::Unsuitable => "unsuitable",
+            Failure::NotReturned => "not-returned",
         }
     }
     /// What the failure counts as in the health of the server that was asked, if it counts.
@@ -67,7 +70,7 @@ impl Failure {
             Failure::Timeout => Some(Seen::ResponseTimeout),
             Failure::Closed => Some(Seen::NoResponse),
             Failure::Invalid => Some(Seen::BadResponse),
-            Failure::Unreachable | Failure::Busy | Failure::Unsuitable => None,
+            Failure::Unreachable | Failure::Busy | Failure::Unsuitable | Failure::NotReturned => None,
         }
     }
 }

@@ -6,7 +6,7 @@
 use crate::{process::returning::Awaited, server::Server, servers::private::Own};
 use aws_lc_rs::rand;
 use penstock_config::model::ProxyId;
-use penstock_http::Fields;
+use penstock_http::{Fields, OwnTarget};
 use penstock_rules::{ConnFacts, LogFacts, ServerConnFacts, Session, Txn};
 use std::{
     collections::{HashMap, hash_map::Entry},
@@ -70,6 +70,8 @@ pub(crate) struct Crossing {
     pub backend: ProxyId,
     pub txn: Txn,
     pub told: Told,
+    /// The request's own target, if a proxy was asked for it by another one.
+    pub own_target: Option<OwnTarget>,
     /// Of a connection in `mode tcp`: who waits for it to be connected to its server.
     pub stream: Option<oneshot::Sender<Report>>,
     /// Its room among the connections that come back, until it is claimed.
@@ -212,6 +214,10 @@ pub(crate) struct Out {
     /// Whether the request has come back, once that is settled.
     pub is_back: Option<bool>,
     pub told: Told,
+    /// The request's own target, if a proxy was asked for it by another one.
+    pub own_target: Option<OwnTarget>,
+    /// Whether the device has the response from elsewhere, although the request has not come back.
+    pub is_elsewhere: bool,
     /// Whether the response that is sent on was made by us behind the device, which no rules for responses of servers see.
     pub made_here: bool,
     /// How long the device took, once it has answered: to have a place, to be connected to, to answer. The log shows what the server
@@ -267,6 +273,7 @@ mod tests {
             backend: ProxyId(2),
             txn: Txn::default(),
             told: Told::default(),
+            own_target: None,
             stream: None,
             _awaited: Arc::new(Returning::default()).expect(),
         }

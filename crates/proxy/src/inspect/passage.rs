@@ -2,6 +2,7 @@
 
 use super::{
     crossing::{FIELD, Out, Path, Report, lock},
+    explicit::{self, Meaning},
     verdict,
 };
 use crate::{
@@ -32,12 +33,16 @@ pub(crate) fn is_alone(x: &Exchange) -> bool {
 pub(crate) fn answered(live: &mut Live<'_, '_>) -> bool {
     let Some(mut out) = live.x.passage.out.take() else { return true };
     live.x.request.fields.remove(FIELD);
-    let goes_on = judge(live, &mut out);
+    let is_proxy = out.own_target.is_some();
+    if let Some(own) = out.own_target.take() {
+        live.x.request.restore_target(own);
+    }
+    let goes_on = judge(live, &mut out, is_proxy);
     live.x.passage.out = Some(out);
     goes_on
 }
 
-fn judge(live: &mut Live<'_, '_>, out: &mut Out) -> bool {
+fn judge(live: &mut Live<'_, '_>, out: &mut Out, is_proxy: bool) -> bool {
     let is_back = out.has_come_back();
     let status = live.x.response.status();
     let report = lock(&out.told).take();
@@ -45,6 +50,11 @@ fn judge(live: &mut Live<'_, '_>, out: &mut Out) -> bool {
     // The device has not reached us, or reached another process of ours, which does not know the request.
     let is_lost = !is_back && live.x.response.fields.get(FIELD).is_some();
     if is_of_device && (is_lost || matches!(status, 502 | 504)) {
+        return false;
+    }
+    let meaning = if is_proxy && !is_back { explicit::meaning(status) } else { Meaning::Blocked };
+    out.is_elsewhere = meaning == Meaning::Elsewhere;
+    if meaning != Meaning::Blocked {
         return false;
     }
     let ms = ms_between(out.since, live.worker.clock.now()) as u64;

@@ -34,6 +34,11 @@ pub(crate) async fn serve(live: &mut Live<'_, '_>) {
         _ => crossings.claim(service, &mut live.x.request.fields),
     };
     let Some(crossing) = claimed else { return refuse(live).await };
+    if let Some(own) = &crossing.own_target
+        && live.x.request.come_from_proxy(own).is_err()
+    {
+        return refuse(live).await;
+    }
     live.conn.own.note_return();
     let backend = crossing.backend;
     adopt(live.conn, live.x, crossing);

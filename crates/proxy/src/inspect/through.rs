@@ -3,6 +3,7 @@
 use super::{
     ask::Failure,
     crossing::{Crossing, FIELD, Out, Told},
+    explicit,
     original::{Broken, Original},
     place,
     request::{deny, end},
@@ -126,6 +127,9 @@ async fn send(live: &mut Live<'_, '_>, bit: usize, pool: &Arc<Backend>, since: I
     }
     let within = live.x.txn.inspection.as_ref().map_or(0, |inspection| inspection.within);
     let mut want = place::want(live, pool);
+    let Ok(target) = explicit::target(live, settings(shared, pool.proxy).device) else {
+        return Some(Failed { why: Failure::Unsuitable, is_whole: true });
+    };
     let mut attempts = Attempts::new(&want, false);
     // What a device of packets was sent, and does not pass on, may be what it means to stop.
     let repeats = settings(shared, pool.proxy).mode != Some(ServiceMode::Tcp);
@@ -153,7 +157,7 @@ async fn send(live: &mut Live<'_, '_>, bit: usize, pool: &Arc<Backend>, since: I
         count_attempt(worker, live.x, &server, attempts.assigned(server.at.server));
         worker.cells(&server).session(worker.now_ms());
         live.x.may_retry = attempts.are_left(proxy);
-        if !expect(live, bit, within, &slot, since) {
+        if !expect(live, bit, within, &slot, since, target.as_deref()) {
             return Some(Failed { why: Failure::Unreachable, is_whole: !is_sent || repeats && is_kept(live) });
         }
         let attempted = {
@@ -172,6 +176,10 @@ async fn send(live: &mut Live<'_, '_>, bit: usize, pool: &Arc<Backend>, since: I
         };
         drop(slot);
         let is_back = live.x.passage.out.as_mut().is_some_and(|out| out.has_come_back());
+        if live.x.passage.out.as_ref().is_some_and(|out| out.is_elsewhere) {
+            // A server has it, perhaps.
+            return Some(Failed { why: Failure::NotReturned, is_whole: false });
+        }
         let is_unreached = matches!(reason, Reason::Connect | Reason::WrongName);
         is_sent |= !is_unreached;
         if reason == Reason::Stale && !is_back {
@@ -201,12 +209,22 @@ async fn send(live: &mut Live<'_, '_>, bit: usize, pool: &Arc<Backend>, since: I
     }
 }
 
-/// Expects the request to come back from the device, with a token that it gets for that; `false` if there is no randomness for one.
-fn expect(live: &mut Live<'_, '_>, bit: usize, within: u64, slot: &Slot, since: Instant) -> bool {
+/// Expects the request to come back from the device, with a token that it gets for that, and the target that the device is to be asked with;
+/// `false` if there is no randomness for a token.
+fn expect(
+    live: &mut Live<'_, '_>,
+    bit: usize,
+    within: u64,
+    slot: &Slot,
+    since: Instant,
+    target: Option<&[u8]>,
+) -> bool {
     let (conn, x) = (&mut *live.conn, &mut *live.x);
     let Some(backend) = x.backend else { return false };
     // A token that was sent to a connection which the device had closed is not used again.
-    x.passage.out = None;
+    if let Some(own) = x.passage.out.take().and_then(|out| out.own_target) {
+        x.request.restore_target(own);
+    }
     if let Some(inspection) = &mut x.txn.inspection {
         inspection.within = within;
     }
@@ -214,6 +232,10 @@ fn expect(live: &mut Live<'_, '_>, bit: usize, within: u64, slot: &Slot, since: 
     let service = slot.server().at.proxy;
     let limits = &conn.worker.shared.limits;
     let Some(awaited) = limits.expect_return(service) else { return false };
+    let own_target = match target.map(|target| x.request.replace_target(target)).transpose() {
+        Ok(own) => own,
+        Err(_) => return false,
+    };
     let crossing = Crossing {
         service,
         frontend: conn.frontend,
@@ -224,6 +246,7 @@ fn expect(live: &mut Live<'_, '_>, bit: usize, within: u64, slot: &Slot, since: 
         backend,
         txn: x.txn.behind(bit),
         told: told.clone(),
+        own_target: own_target.clone(),
         stream: None,
         _awaited: awaited,
     };
@@ -248,6 +271,8 @@ fn expect(live: &mut Live<'_, '_>, bit: usize, within: u64, slot: &Slot, since: 
         is_by_path,
         is_back: None,
         told,
+        own_target,
+        is_elsewhere: false,
         made_here: false,
         waited: None,
         server_answered: -1,

@@ -178,6 +178,7 @@ fn expect(
         backend,
         txn: x.txn.behind(bit),
         told,
+        own_target: None,
         stream: Some(answer),
         _awaited: shared.limits.expect_return(service)?,
     };
@@ -235,6 +236,8 @@ fn go_on(x: &mut Exchange, slot: &Slot, since: Instant, expected: Expected, told
         is_by_path: true,
         is_back: Some(true),
         told,
+        own_target: None,
+        is_elsewhere: false,
         made_here: false,
         waited: None,
         server_answered: -1,
