@@ -4,7 +4,10 @@
 use crate::server::{ServerRef, Target};
 use penstock_config::model::{HttpReuse, Proxy, ServerSettings};
 use penstock_rules::PacketFields;
-use std::hash::{Hash, Hasher};
+use std::{
+    hash::{Hash, Hasher},
+    net::IpAddr,
+};
 
 /// Everything that distinguishes connections to servers: a request may only use a connection with an equal key. The
 /// settings of the server's line (TLS and its client certificate, protocols offered, source address, version of the
@@ -23,6 +26,8 @@ pub struct Key {
     pub header: Option<Box<[u8]>>,
     /// The digest of the only certificate that the server may have: it does not validate, but the client was shown so.
     pub pinned: Option<[u8; 32]>,
+    /// The client whose address it comes from, where it does.
+    pub source: Option<IpAddr>,
     /// What its packets carry, where rules say so.
     pub packets: PacketFields,
     /// The network namespace, where it depends on the client's.

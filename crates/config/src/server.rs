@@ -1,13 +1,16 @@
 //! `server`, `default-server` and `server-template` (manual section 5.2).
 
 mod later;
+mod source;
+
+pub(crate) use source::source;
 
 use crate::{
     address,
     args::{Args, Parsed, Reported},
     bind::settings,
     keyword::{ANYTHING, Keyword, NONE, ONE, Table},
-    model::{AgentCheck, InitAddr, Server, ServerPort, ServerSettings, SourceAddress, TlsVersion, WebSockets},
+    model::{AgentCheck, InitAddr, Server, ServerPort, ServerSettings, TlsVersion, WebSockets},
     name::valid_name,
     proxy::{Draft, based},
     span::{Line, Span},
@@ -450,51 +453,6 @@ fn unsend(settings: &mut ServerSettings, options: &[&str]) -> Parsed {
     settings.send_proxy_v2 = false;
     settings.proxy_v2_options.retain(|option| !options.contains(&option.as_str()));
     Ok(())
-}
-
-/// Parses `ADDR[:PORT[-PORT]] [usesrc ADDR|client|clientip|hdr_ip(..)] [interface NAME]`; a whole section has no range of ports.
-pub(crate) fn source(args: &mut Args<'_>, ranges: bool) -> Parsed<SourceAddress> {
-    let word = args.word("an address")?;
-    let address::Address::Net { host, port, family } = address::parse(args, word, &word.text)? else {
-        return args.wrong(
-            word,
-            format!("'{}' is not an address to connect from", word.text),
-            "for instance 192.0.2.1",
-        );
-    };
-    let (ip, name) = match host.as_str() {
-        "" | "*" => (None, None),
-        host => match address::ip(host, family) {
-            Some(ip) => (Some(ip), None),
-            None => (None, Some(address::host_name(args, word, host)?)),
-        },
-    };
-    let ports = match port.filter(|p| !p.is_empty()) {
-        None => None,
-        Some(ports) => {
-            let (first, last) = ports.split_once('-').unwrap_or((&ports, &ports));
-            if !ranges && ports.contains('-') {
-                let hint = "write one port here, or the range on 'server' lines";
-                return args.wrong(word, "the connections of a section have no range of ports", hint);
-            }
-            let first = args.number_in(word, first, "a port", 0..=65535)?;
-            Some((first, args.number_in(word, last, "a port", first..=65535)?))
-        }
-    };
-    let mut source = SourceAddress { ip, name, ports, interface: None };
-    loop {
-        if let Some(word) = args.peek().filter(|w| w.text == "usesrc") {
-            return args.wrong(
-                word,
-                "'usesrc' is refused: connections never come from a client's address",
-                "remove it, and tell servers the client's address with 'send-proxy' or 'option forwardfor'",
-            );
-        } else if args.take_if("interface") {
-            source.interface = Some(args.text("an interface")?);
-        } else {
-            return Ok(source);
-        }
-    }
 }
 
 /// Parses `server NAME ADDRESS SETTINGS...`.

@@ -3,7 +3,7 @@
 use super::*;
 use crate::server::ServerId;
 use penstock_config::model::ProxyId;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 const STRATEGIES: [HttpReuse; 4] = [HttpReuse::Never, HttpReuse::Safe, HttpReuse::Aggressive, HttpReuse::Always];
 
@@ -60,8 +60,8 @@ fn keys() -> Vec<Key> {
             for (sni, pool) in [(None, None), (Some("a"), None), (Some("b"), None), (None, Some("a")), (None, Some(""))]
             {
                 for header in [None, Some(&b"PROXY TCP4 192.0.2.1"[..]), Some(b"PROXY TCP4 192.0.2.2")] {
-                    // The last stands for another namespace.
-                    for flags in 0..=48 {
+                    // The last ones stand for another namespace, and for clients whose addresses it comes from.
+                    for flags in 0..=50 {
                         let (only_http1, encrypted) = (flags & 1 != 0, flags & 2 != 0);
                         keys.push(Key {
                             at: ServerRef { proxy: ProxyId(0), server: ServerId::configured(server) },
@@ -75,6 +75,7 @@ fn keys() -> Vec<Key> {
                             pinned: [None, Some([1; 32]), Some([2; 32])][(flags >> 2) % 3],
                             packets: [(None, None), (None, Some(8)), (Some(8), None), (Some(9), Some(8))]
                                 .map(|(mark, tos)| PacketFields { mark, tos })[flags / 12 % 4],
+                            source: (flags > 48).then(|| IpAddr::from([192, 0, 2, flags as u8])),
                             namespace: (flags == 48).then(|| "ns".into()),
                             only_http1,
                         });

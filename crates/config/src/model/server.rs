@@ -6,7 +6,7 @@ use crate::{
 };
 use std::{net::IpAddr, path::PathBuf, time::Duration};
 
-/// `source ADDR[:PORT] [interface IF]`.
+/// `source ADDR[:PORT] [usesrc clientip] [interface IF]`.
 #[derive(Clone, Debug, Default)]
 pub struct SourceAddress {
     /// The address; `None` leaves it to the system.
@@ -17,6 +17,8 @@ pub struct SourceAddress {
     pub ports: Option<(u16, u16)>,
     /// The network interface.
     pub interface: Option<String>,
+    /// `usesrc clientip`, of services in mode tcp: connections for a client come from its address.
+    pub clientip: Option<Span>,
 }
 
 /// The address of a server.

@@ -256,6 +256,15 @@ pub(crate) fn finish(draft: &mut Draft, around: &mut Surroundings) -> Parsed {
     };
     let mut misplaced: Vec<_> = draft.seen.iter().filter(|(name, _)| !fits(name)).collect();
     misplaced.sort_by_key(|(_, span)| span.line);
+    let usesrc = draft.proxy.servers.iter().filter_map(|server| server.settings.source.as_ref());
+    let usesrc = usesrc.chain(&draft.proxy.source).find_map(|source| source.clientip);
+    if let Some(span) = usesrc.filter(|_| mode.is_some_and(|mode| mode != ServiceMode::Tcp)) {
+        around
+            .diagnostics
+            .error(span, "'usesrc clientip' has no effect but in a service in mode tcp")
+            .hint("other services are told the client's address over HTTP or ICAP, or by 'send-proxy'");
+        return Err(Reported);
+    }
     if let Some((name, span)) = misplaced.first() {
         let (mode, hint) = match mode {
             Some(ServiceMode::Tap) => {

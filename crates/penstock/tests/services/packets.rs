@@ -72,6 +72,22 @@ impl Device {
         let text = format!("echo {} >/proc/sys/net/ipv4/ip_forward", u8::from(does));
         assert!(ran("ip", &["netns", "exec", &self.0[1], "sh", "-c", &text]));
     }
+    /// Has packets of these clients, and to an address that nobody has, find their way through the device and back.
+    fn route(&self, clients: &str, address: &str) {
+        let [a, d, b] = &self.0;
+        for line in [
+            format!("-n {a} link set lo up"),
+            format!("-n {a} rule add iif out lookup 100"),
+            format!("-n {a} route add local {clients} dev lo table 100"),
+            format!("-n {d} route add {clients} via 192.0.2.2"),
+            format!("-n {d} route add {address} via {BEHIND}"),
+            format!("-n {b} link set lo up"),
+            format!("-n {b} rule add iif in lookup 100"),
+            format!("-n {b} route add local {address} dev lo table 100"),
+        ] {
+            assert!(ran("ip", &line.split(' ').collect::<Vec<_>>()), "ip {line}");
+        }
+    }
     fn filters(&self, words: &[&str]) -> bool {
         ran("ip", &[&["netns", "exec", &self.0[1], "iptables"], words].concat())
     }
@@ -457,4 +473,59 @@ fn a_check_finds_a_device_that_forwards_nothing() {
     });
     device.forward(true);
     until("the check has succeeded", || status() == 200);
+}
+
+/// What is answered to a client of this address, as a proxy in front says.
+fn ask_from(port: u16, client: &str, request: &str) -> String {
+    let family = if client.contains(':') { "TCP6" } else { "TCP4" };
+    let to = if client.contains(':') { "2001:db8::1" } else { "192.0.2.200" };
+    let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).unwrap();
+    write!(stream, "PROXY {family} {client} {to} 4000 80\r\n{request}").unwrap();
+    let mut answer = String::new();
+    let _ = stream.read_to_string(&mut answer);
+    answer
+}
+
+#[test]
+fn a_device_of_packets_sees_the_address_of_the_client() {
+    let Some(device) = Device::new() else { return };
+    // Nobody has that address: a 'bind' line without 'transparent' could not be there.
+    let nobody = "198.51.100.9";
+    device.route("203.0.113.0/24", nobody);
+    assert!(device.filters(&["-I", "FORWARD", "-s", "203.0.113.66", "-j", "DROP"]));
+    let [a, _, b] = &device.0;
+    let (origin, http, raw) = (origin(Seen::default()), free_port(), free_port());
+    let sections = format!(
+        "service all\n  mode tcp\n  bind {nobody}:8082 transparent namespace {b}\n  timeout connect 1s\n  source 0.0.0.0 usesrc clientip\n  \
+         server d {nobody}:8082 namespace {a} check\nservice-chain all\n  inspect all\n\
+         service one\n  mode tcp\n  bind {BEHIND}:8083 namespace {b}\n  timeout connect 1s\n  \
+         server d {BEHIND}:8083 namespace {a} source 0.0.0.0 usesrc clientip\nservice-chain one\n  inspect one\n\
+         frontend raw\n  mode tcp\n  bind 127.0.0.1:{raw} accept-proxy\n  tcp-request content service-chain all\n  \
+         log-format \"raw %ts said=%[inspection_verdicts]\"\n  default_backend raw\nbackend raw\n  mode tcp\n  server r 127.0.0.1:{origin}\n\
+         @frontend\n  bind 127.0.0.1:{http} accept-proxy\n"
+    );
+    let front = Front::start_with("packets-clients", 2, "", &sections, &["all", "one"], origin);
+    for chain in ["all", "one"] {
+        let request = format!("GET /{chain}/?bytes=0 HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
+        for (client, status, said) in [
+            ("203.0.113.7", "200", "passed:"),
+            ("203.0.113.66", "503", "denied(unreachable):"),
+            ("203.0.113.8", "200", "passed:"),
+            ("203.0.113.7", "200", "passed:"),
+            // It has no address of the kind that the device forwards.
+            ("2001:db8::7", "200", "passed:"),
+        ] {
+            let answer = ask_from(http, client, &request);
+            assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{chain}, {client}: {answer}");
+            let line = front.logged("chain=");
+            assert!(line.contains(&format!("said={chain}.request={said}")), "{client}: {line}");
+        }
+    }
+    let request = "GET /?bytes=0 HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
+    for (client, is_served) in [("203.0.113.66", false), ("203.0.113.7", true)] {
+        let answer = ask_from(raw, client, request);
+        assert_eq!(answer.starts_with("HTTP/1.1 200 "), is_served, "{client}: {answer}");
+        let said = if is_served { "said=all.connection=passed:" } else { "said=all.connection=denied(unreachable):" };
+        assert!(front.logged("raw ").contains(said));
+    }
 }

@@ -199,7 +199,7 @@ async fn dial(worker: &Worker, server: &Server, connect: &Connect, limit: Instan
     let target =
         target.target(None).ok_or_else(|| ConnectError::Refused("No port available for the TCP connection".into()))?;
     let namespace = namespaces::of_server(settings, None);
-    let open = timeout_at(limit, open_socket(shared, server, &target, namespace, PacketFields::default())).await;
+    let open = timeout_at(limit, open_socket(shared, server, &target, namespace, None, PacketFields::default())).await;
     let mut socket = open.map_err(|_| ConnectError::Timeout)?.map_err(|error| ConnectError::Refused(words(&error)))?;
     // A check of another port or address does not use the settings for traffic, nor does that of a server which was added at run
     // time (management manual, `add server`): only those of `check-*` apply.

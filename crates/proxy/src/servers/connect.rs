@@ -6,6 +6,7 @@ use crate::{
     server::{Server, Target},
 };
 use penstock_backends::reuse::Key;
+use penstock_config::model::SourceAddress;
 use penstock_http::proxy_protocol::{self, Tlvs};
 use penstock_rules::{PacketFields, Txn};
 use penstock_tls::{HandshakeError, Probed, Requested};
@@ -67,7 +68,7 @@ pub(crate) async fn probe(
 /// Opens what TLS, or else the protocol itself, begins on.
 async fn open_clear(shared: &Shared, server: &Server, key: &Key) -> Result<Socket, Failure> {
     let namespace = namespaces::of_server(&server.config.settings, key.namespace.as_deref());
-    let opened = open_socket(shared, server, &key.target, namespace, key.packets).await;
+    let opened = open_socket(shared, server, &key.target, namespace, key.source, key.packets).await;
     let mut socket = opened.map_err(classify)?;
     if let Some(header) = &key.header {
         socket.write_all(header).await.map_err(Failure::Refused)?;
@@ -75,16 +76,21 @@ async fn open_clear(shared: &Shared, server: &Server, key: &Key) -> Result<Socke
     Ok(socket)
 }
 
-/// Opens a clear-text connection, in this network namespace.
+/// Where connections to the server come from, if its line or its section says so.
+pub(crate) fn source_of<'a>(shared: &'a Shared, server: &'a Server) -> Option<&'a SourceAddress> {
+    server.config.settings.source.as_ref().or(shared.config.proxies[server.at.proxy].source.as_ref())
+}
+
+/// Opens a clear-text connection, in this network namespace, from this client's address if there is one of the same kind.
 pub(crate) async fn open_socket(
     shared: &Shared,
     server: &Server,
     target: &Target,
     namespace: Option<&str>,
+    client: Option<IpAddr>,
     packets: PacketFields,
 ) -> io::Result<Socket> {
     let proxy = &shared.config.proxies[server.at.proxy];
-    let source = server.config.settings.source.as_ref().or(proxy.source.as_ref());
     let address = match target {
         Target::Ip(address) => *address,
         Target::Unix(path) => return UnixStream::connect(&**path).await.map(Socket::Unix),
@@ -111,11 +117,17 @@ pub(crate) async fn open_socket(
     if let Some(timeout) = server.config.settings.tcp_ut {
         SockRef::from(&socket).set_tcp_user_timeout(Some(timeout))?;
     }
-    if let Some(source) = source {
+    if let Some(source) = source_of(shared, server) {
         if let Some(interface) = &source.interface {
             socket.bind_device(Some(interface.as_bytes()))?;
         }
-        if let Some(ip) = source.ip.filter(|ip| ip.is_ipv4() == address.is_ipv4()) {
+        if let Some(client) = client.filter(|client| client.is_ipv4() == address.is_ipv4()) {
+            match client {
+                IpAddr::V4(_) => SockRef::from(&socket).set_ip_transparent_v4(true)?,
+                IpAddr::V6(_) => SockRef::from(&socket).set_ip_transparent_v6(true)?,
+            }
+            bind_source(&socket, client, None)?;
+        } else if let Some(ip) = source.ip.filter(|ip| ip.is_ipv4() == address.is_ipv4()) {
             bind_source(&socket, ip, source.ports)?;
         }
     }

@@ -44,6 +44,10 @@ pub(crate) fn key_of(
         name: Name { sni: sni.map(String::into_boxed_str), pool },
         header,
         pinned: origin.and_then(|origin| origin.pinned),
+        source: connect::source_of(&conn.worker.shared, server)
+            .filter(|source| source.clientip.is_some())
+            .and_then(|_| x.txn.source(&conn.facts))
+            .map(|client| client.ip().to_canonical()),
         packets: x.txn.server_packets,
         namespace: matches!(settings.namespace, Some(ServerNamespace::OfClient(_)))
             .then(|| connect::namespace_of(conn))

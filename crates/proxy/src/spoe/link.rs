@@ -138,6 +138,7 @@ fn key(server: &Server) -> Option<Key> {
         header,
         pinned: None,
         only_http1: false,
+        source: None,
         packets: PacketFields::default(),
         namespace: None,
     })

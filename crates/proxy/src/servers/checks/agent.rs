@@ -77,7 +77,7 @@ async fn dial(worker: &Worker, server: &Server) -> Result<Socket, String> {
     let endpoint = Endpoint { host, port: ServerPort::Fixed(place.port) };
     let target = endpoint.target(None).ok_or("the server has no address")?;
     let namespace = namespaces::of_server(&server.config.settings, None);
-    open_socket(&worker.shared, server, &target, namespace, PacketFields::default())
+    open_socket(&worker.shared, server, &target, namespace, None, PacketFields::default())
         .await
         .map_err(|error| words(&error))
 }
