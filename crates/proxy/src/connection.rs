@@ -86,11 +86,16 @@ impl<'w> Conn<'w> {
     /// How long the head of a request may be, and how it is parsed.
     pub fn limits(&self) -> Limits {
         let tune = &self.worker.shared.config.global.tune;
-        Limits {
+        let limits = Limits {
             head_bytes: tune.head_bytes(),
             fields: tune.http_maxhdr,
             lenient: self.proxy().options.accept_invalid_http_request,
-        }
+        };
+        if self.proxy().service.is_some() { self.device_limits(limits) } else { limits }
+    }
+    /// The limits for what a device sends, which is what went to it and what it has added: that has the room which rules have otherwise.
+    pub fn device_limits(&self, limits: Limits) -> Limits {
+        Limits { head_bytes: self.worker.shared.config.global.tune.bufsize, fields: limits.fields + 16, ..limits }
     }
     /// The proxy whose settings apply to an exchange: its backend, once it has one.
     pub fn proxy_of(&self, x: &Exchange) -> &'w Proxy {

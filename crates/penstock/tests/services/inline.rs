@@ -89,6 +89,7 @@ pub fn device(back: u16, kept: Kept) -> u16 {
                             kept.lock().unwrap().push(forward(back, &lines, &body, false));
                             first
                         }
+                        "swaps" => b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nleak".to_vec(),
                         "replaces" => b"HTTP/1.1 403 Forbidden\r\nContent-Length: 4\r\n\r\nleak".to_vec(),
                         _ => first,
                     }
@@ -243,6 +244,11 @@ fn what_a_device_says_itself_is_what_the_client_gets() {
                 let line = front.logged("chain=");
                 let said = format!(",{chain}.response=blocked:");
                 assert!(line.contains("403 PH") && line.contains(&said) && line.ends_with("to=o"), "{line}");
+                // Or only its body.
+                let got = front.ask(http2, &format!("/{chain}/swaps/"), None, &[]);
+                assert_eq!(got, Got { status: 200, body: b"leak".to_vec() });
+                let line = front.logged("chain=");
+                assert!(line.contains(&format!(",{chain}.response=modified:")) && line.ends_with("to=o"), "{line}");
             }
         }
     }
@@ -461,5 +467,24 @@ fn clients_that_fill_maxconn_do_not_keep_devices_from_coming_back() {
         assert_eq!(ask(client, "/waf/").unwrap(), "HTTP/1.1 200 OK");
         let line = front.logged("chain=waf");
         assert!(line.contains("said=waf.request=passed:"), "{turn}: {line}");
+    }
+}
+
+#[test]
+fn a_head_as_long_as_it_may_be_passes_a_device() {
+    let back = free_port();
+    let sections = section("waf", back, device(back, Kept::default()), "");
+    let front = Front::start_with("inline-long", 2, "", &sections, &["waf"], fake::origin());
+    // 'tune.bufsize' less 'tune.maxrewrite'.
+    for (path, length, is_served) in
+        [("/waf/", 15_360, true), ("/other/", 15_360, true), ("/waf/", 15_361, false), ("/other/", 15_361, false)]
+    {
+        let start = format!("GET {path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\nX: ");
+        let padding = "x".repeat(length - start.len() - 4);
+        let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, front.http1)).unwrap();
+        write!(stream, "{start}{padding}\r\n\r\n").unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        assert_eq!(answer.starts_with("HTTP/1.1 200 "), is_served, "{path}, {length}: {answer}");
     }
 }

@@ -73,6 +73,7 @@ pub(crate) async fn attempt(
     let cells = worker.cells(server);
     let first = live.conn.requests == 0 && !repeated;
     let limits = Limits { lenient: proxy.options.accept_invalid_http_response, ..live.conn.limits() };
+    let limits = if live.x.passage.out.is_some() { live.conn.device_limits(limits) } else { limits };
     let only_http1 = websocket::goes_over_http1(&live.x.request, &server.config.settings);
     let Some(key) = key_of(live.conn, live.x, server, only_http1, context::Readable::Request) else {
         let reason = connect(live.conn, live.x, server, None).await.err().unwrap_or(Reason::Connect);

@@ -85,6 +85,8 @@ pub(crate) type Told = Arc<Mutex<Option<Report>>>;
 pub(crate) struct Report {
     /// The status of the response that went to the device.
     pub status: u16,
+    /// What tells whether the body is another one.
+    pub body: BodyFacts,
     /// Whether that was made here: an error page; of a connection, whether it has no server.
     pub made_here: bool,
     pub log: LogFacts,
@@ -94,6 +96,28 @@ pub(crate) struct Report {
     /// What services behind the device have said.
     pub verdicts: String,
     pub threat: Option<Vec<u8>>,
+}
+
+/// What a response says of its body.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct BodyFacts {
+    length: Option<Vec<u8>>,
+    encoding: Option<Vec<u8>>,
+    etag: Option<Vec<u8>>,
+}
+
+impl BodyFacts {
+    pub fn of(fields: &Fields) -> BodyFacts {
+        let said = |name: &[u8]| fields.get(name).map(<[u8]>::to_vec);
+        BodyFacts { length: said(b"content-length"), encoding: said(b"content-encoding"), etag: said(b"etag") }
+    }
+    /// Whether these facts are about two bodies. What one of them does not say may be the same.
+    pub fn are_of_another(&self, other: &BodyFacts) -> bool {
+        let differ = |one: &Option<Vec<u8>>, two: &Option<Vec<u8>>| {
+            one.as_ref().zip(two.as_ref()).is_some_and(|(one, two)| one != two)
+        };
+        differ(&self.length, &other.length) || differ(&self.etag, &other.etag) || self.encoding != other.encoding
+    }
 }
 
 pub(crate) fn lock(told: &Told) -> MutexGuard<'_, Option<Report>> {
@@ -332,6 +356,23 @@ mod tests {
         assert!(!expected.recall());
         drop(crossings.expect_on(plain, crossing()).unwrap());
         assert!(crossings.all().is_empty());
+    }
+
+    #[test]
+    fn bodies_differ_by_what_is_said_of_them() {
+        let facts = |length: &str, encoding: &str, etag: &str| {
+            let said = |text: &str| (!text.is_empty()).then(|| text.as_bytes().to_vec());
+            BodyFacts { length: said(length), encoding: said(encoding), etag: said(etag) }
+        };
+        let plain = facts("10", "", "\"a\"");
+        for other in
+            [facts("11", "", "\"a\""), facts("10", "gzip", "\"a\""), facts("", "", "W/\"a\""), facts("", "gzip", "")]
+        {
+            assert!(plain.are_of_another(&other) && other.are_of_another(&plain), "{other:?}");
+        }
+        for same in [facts("10", "", "\"a\""), facts("", "", ""), facts("10", "", "")] {
+            assert!(!plain.are_of_another(&same) && !same.are_of_another(&plain), "{same:?}");
+        }
     }
 
     #[test]

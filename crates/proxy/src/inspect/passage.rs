@@ -1,7 +1,7 @@
 //! The response at both ends of a device: the exchange behind it reports, and the one before it judges what the device makes of that.
 
 use super::{
-    crossing::{FIELD, Out, Path, Report, lock},
+    crossing::{BodyFacts, FIELD, Out, Path, Report, lock},
     explicit::{self, Meaning},
     verdict,
 };
@@ -60,6 +60,8 @@ fn judge(live: &mut Live<'_, '_>, out: &mut Out, is_proxy: bool) -> bool {
     let ms = ms_between(out.since, live.worker.clock.now()) as u64;
     let verdict = if is_back { "passed" } else { "blocked" };
     verdict::note(live, out.service, false, verdict, ms, None);
+    let is_changed =
+        report.as_ref().is_some_and(|report| report.body.are_of_another(&BodyFacts::of(&live.x.response.fields)));
     let was_error = report.as_ref().is_some_and(|report| report.status >= 400);
     import(live.x, out, report);
     if !is_back {
@@ -69,7 +71,7 @@ fn judge(live: &mut Live<'_, '_>, out: &mut Out, is_proxy: bool) -> bool {
         verdict::note(live, out.service, true, "blocked", ms, None);
         count_denied_response(live.conn, live.x);
         live.x.log.termination = Termination(By::Refusal, During::Headers);
-    } else if is_of_device {
+    } else if is_of_device || is_changed {
         verdict::note(live, out.service, true, "modified", ms, None);
     }
     true
@@ -152,6 +154,7 @@ fn made_of(x: &Exchange, made_here: bool) -> Report {
     let inspection = x.txn.inspection.as_ref();
     Report {
         status: x.response.status(),
+        body: BodyFacts::of(&x.response.fields),
         made_here,
         log: x.log.clone(),
         server: x.server.clone(),
