@@ -113,7 +113,7 @@ functions! {
         capabilities: unsafe extern "C" fn(Handle, *mut dc::Capabilities) -> Status = c"cpaDcQueryCapabilities";
         set_translation: unsafe extern "C" fn(Handle, Translation) -> Status = c"cpaDcSetAddressTranslation";
         intermediate_count: unsafe extern "C" fn(Handle, *mut u16) -> Status = c"cpaDcGetNumIntermediateBuffers";
-        start_instance: dc::StartCall = c"cpaDcStartInstance";
+        start_instance: dc::StartDeflateCall = c"cpaDcStartInstance";
         stop_instance: unsafe extern "C" fn(Handle) -> Status = c"cpaDcStopInstance";
         notify: unsafe extern "C" fn(Handle, EventCallback, *mut c_void) -> Status = c"cpaDcInstanceSetNotificationCb";
         list_size: unsafe extern "C" fn(Handle, u32, *mut u32) -> Status = c"cpaDcBufferListGetMetaSize";

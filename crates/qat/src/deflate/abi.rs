@@ -51,7 +51,7 @@ pub struct Results {
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 #[allow(missing_docs)]
-pub struct Operation {
+pub struct DeflateOperation {
     pub flush: u32,
     pub verify: Bool,
     pub recover: Bool,
@@ -94,7 +94,7 @@ pub const SERVICES: [u32; 1] = [1];
 /// `CpaDcCallbackFn`: tag, status.
 pub type Callback = unsafe extern "C" fn(*mut c_void, Status);
 /// `cpaDcStartInstance`.
-pub type StartCall = unsafe extern "C" fn(Handle, u16, *mut *mut BufferList) -> Status;
+pub type StartDeflateCall = unsafe extern "C" fn(Handle, u16, *mut *mut BufferList) -> Status;
 /// `cpaDcInitSession`.
 pub type InitSessionCall =
     unsafe extern "C" fn(Handle, *mut c_void, *mut SessionSetup, *mut BufferList, Callback) -> Status;
@@ -104,7 +104,7 @@ pub type CompressCall = unsafe extern "C" fn(
     *mut c_void,
     *mut BufferList,
     *mut BufferList,
-    *mut Operation,
+    *mut DeflateOperation,
     *mut Results,
     *mut c_void,
 ) -> Status;
@@ -114,8 +114,8 @@ const _: () = {
     assert!(size_of::<SessionSetup>() == 52 && offset_of!(SessionSetup, state) == 20);
     assert!(offset_of!(SessionSetup, checksum) == 44);
     assert!(size_of::<Results>() == 24 && offset_of!(Results, consumed) == 8);
-    assert!(size_of::<Operation>() == 64 && offset_of!(Operation, recover) == 8);
-    assert!(offset_of!(Operation, skip) == 24 && offset_of!(Operation, crc) == 56);
+    assert!(size_of::<DeflateOperation>() == 64 && offset_of!(DeflateOperation, recover) == 8);
+    assert!(offset_of!(DeflateOperation, skip) == 24 && offset_of!(DeflateOperation, crc) == 56);
     assert!(size_of::<BufferList>() == 32 && offset_of!(BufferList, buffers) == 8);
     assert!(offset_of!(BufferList, private) == 24 && size_of::<Capabilities>() == 152);
 };

@@ -2,7 +2,7 @@
 
 use super::{
     PIECE_MAX,
-    abi::{BufferList, FLUSH_FULL, Operation, Results},
+    abi::{BufferList, DeflateOperation, FLUSH_FULL, Results},
 };
 use crate::{
     abi::{FAIL, FlatBuffer, SUCCESS, Status},
@@ -31,7 +31,7 @@ pub struct Head {
     /// The instance that it was given to: one in the device's list, which outlives every block.
     instance: *const Instance,
     pub results: Results,
-    pub operation: Operation,
+    pub operation: DeflateOperation,
     /// Source and destination.
     pub lists: [BufferList; 2],
     flats: [FlatBuffer; 2],
@@ -121,7 +121,7 @@ impl Block {
         unsafe {
             let (flush, recover) = (FLUSH_FULL, u32::from(recovers));
             (*head).operation =
-                Operation { flush, verify: 1, recover, integrity: [0; 3], skip: [[0; 4]; 2], crc: null_mut() };
+                DeflateOperation { flush, verify: 1, recover, integrity: [0; 3], skip: [[0; 4]; 2], crc: null_mut() };
             (*head).instance = ptr::from_ref(instance);
         }
         self.state().store(TAKEN, Ordering::Release);
