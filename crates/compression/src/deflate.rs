@@ -147,18 +147,20 @@ impl Stream {
         }
     }
 
+    /// As `Encoder::join`.
+    pub fn join(&mut self, input: &[u8]) -> &'static [u8] {
+        // What follows must not refer to what came before the piece.
+        self.inner.reset();
+        self.message.join(input)
+    }
+
     /// As `Encoder::run`, with room for the bytes that mark a flush.
     ///
     /// # Errors
     /// If the message has ended already.
     pub fn run(&mut self, input: &[u8], output: &mut [u8], operation: EncoderCall) -> Result<Encoded, EncoderEnded> {
         let message = &mut self.message;
-        let header = match message.wrapper {
-            Wrapper::None => &[],
-            Wrapper::Zlib => ZLIB_HEADER,
-            Wrapper::Gzip => GZIP_HEADER,
-        };
-        let mut produced = copy(&header[message.begun..], output);
+        let mut produced = copy(message.header(), output);
         message.begun += produced;
         let (mut consumed, mut complete) = (0, false);
         while !self.message.ended && produced < output.len() {
@@ -236,6 +238,24 @@ impl Message {
     fn new(wrapper: Wrapper) -> Message {
         let checksum = u32::from(wrapper == Wrapper::Zlib);
         Message { wrapper, begun: 0, ended: false, trailed: 0, checksum, length: 0 }
+    }
+
+    /// What is left of the header.
+    fn header(&self) -> &'static [u8] {
+        let header = match self.wrapper {
+            Wrapper::None => &[],
+            Wrapper::Zlib => ZLIB_HEADER,
+            Wrapper::Gzip => GZIP_HEADER,
+        };
+        &header[self.begun..]
+    }
+
+    /// Counts a piece that somebody else has compressed; returns what is to be handed out before it.
+    pub fn join(&mut self, input: &[u8]) -> &'static [u8] {
+        let header = self.header();
+        self.begun += header.len();
+        self.sum(input);
+        header
     }
 
     fn sum(&mut self, bytes: &[u8]) {

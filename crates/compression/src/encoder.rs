@@ -31,6 +31,11 @@ impl Paused {
     pub fn algorithm(&self) -> CompressionAlgorithm {
         self.algorithm
     }
+
+    /// As [`Encoder::join`].
+    pub fn join(&mut self, input: &[u8]) -> &'static [u8] {
+        self.message.as_mut().map_or(&[], |message| message.join(input))
+    }
 }
 
 /// What a call of [`Encoder::run`] is to bring about.
@@ -136,6 +141,22 @@ impl Encoder {
             }
             Kind::Deflate(stream) => stream.run(input, output, operation),
             Kind::Blocks(stream) => stream.run(input, output, operation),
+        }
+    }
+
+    /// Whether pieces of a message may be compressed by somebody else, as blocks of Deflate.
+    pub fn may_join(algorithm: CompressionAlgorithm) -> bool {
+        use CompressionAlgorithm::{Deflate, Gzip, RawDeflate};
+        matches!(algorithm, Gzip | Deflate | RawDeflate)
+    }
+
+    /// Counts a piece of the message that somebody else has compressed and [`Verifier::verify`](crate::Verifier::verify) has accepted:
+    /// at the beginning, or right after a complete [`EncoderCall::Flush`] or another such piece. Returns what is to be handed out
+    /// before it. Only where [`Encoder::may_join`] says so.
+    pub fn join(&mut self, input: &[u8]) -> &'static [u8] {
+        match &mut self.kind {
+            Kind::Deflate(stream) => stream.join(input),
+            Kind::Identity | Kind::Blocks(_) => &[],
         }
     }
 

@@ -10,9 +10,11 @@ mod conditions;
 mod deflate;
 mod encoder;
 mod head;
+mod joined;
 mod settings;
 
 pub use conditions::{Response, may_compress_request, may_compress_response};
 pub use encoder::{Encoded, Encoder, EncoderCall, EncoderEnded, Paused};
 pub use head::{mark_request, mark_response};
+pub use joined::Verifier;
 pub use settings::CompressionSettings;
