@@ -85,7 +85,22 @@ pub(crate) fn parse(args: &mut Args<'_>, word: &Word, text: &str) -> Parsed<Addr
     Ok(Address::Net { host: host.to_owned(), port: port.map(str::to_owned), family })
 }
 
-/// An address of `bind` (one of its comma-separated list) or of `stats socket`.
+/// An address of `bind` (one of its comma-separated list): a path follows the prefix of `unix-bind`.
+pub(crate) fn bound(args: &mut Args<'_>, word: &Word, text: &str) -> Parsed<ListenAddress> {
+    match (listen(args, word, text)?, &args.around.unix_bind.prefix) {
+        (ListenAddress::Unix(path), Some(prefix)) => {
+            let whole = format!("{prefix}{}", path.display());
+            if whole.len() > UNIX_PATH_MAX {
+                let message = "the path of the socket is too long behind the prefix of 'unix-bind'";
+                return args.wrong(word, message, "the system allows 107 bytes");
+            }
+            Ok(ListenAddress::Unix(PathBuf::from(whole)))
+        }
+        (address, _) => Ok(address),
+    }
+}
+
+/// An address of `bind` or of `stats socket`.
 pub(crate) fn listen(args: &mut Args<'_>, word: &Word, text: &str) -> Parsed<ListenAddress> {
     let (host, port, family) = match parse(args, word, text)? {
         Address::Unix(path) if path.is_empty() => {

@@ -433,7 +433,10 @@ const TLS: &[Entry] = &[
 
 /// `ADDRESS[,ADDRESS...] SETTINGS...`.
 pub(crate) fn parse(args: &mut Args<'_>) -> Parsed<Bind> {
-    parse_from(BindDraft::new(Vec::new(), args.span), args)
+    let mut draft = BindDraft::new(Vec::new(), args.span);
+    let usual = &args.around.unix_bind;
+    (draft.bind.mode, draft.bind.user, draft.bind.group) = (usual.mode, usual.user.clone(), usual.group.clone());
+    parse_from(draft, args)
 }
 
 /// As [`parse`], on top of other settings.
@@ -442,7 +445,7 @@ pub(crate) fn parse_from(mut draft: BindDraft, args: &mut Args<'_>) -> Parsed<Bi
     let mut addresses = Vec::new();
     // As in HAProxy, a comma behind the last address is no mistake.
     for part in word.text.strip_suffix(',').unwrap_or(&word.text).split(',') {
-        let value = address::listen(args, word, part)?;
+        let value = address::bound(args, word, part)?;
         addresses.push(Spanned { value, span: word.span });
     }
     draft.bind.addresses = addresses;

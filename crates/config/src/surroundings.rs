@@ -3,7 +3,7 @@
 use crate::{
     diagnostic::Diagnostics,
     env::{Env, SPEAKS_HAPROXY},
-    model::{Config, Ring, Source},
+    model::{Account, Config, Ring, Source},
     words::Variables,
 };
 use std::{
@@ -30,10 +30,22 @@ pub(crate) struct Surroundings {
     pub(crate) named_peer: bool,
     /// Whether a `bind` line is being parsed.
     pub(crate) on_bind: bool,
+    /// `unix-bind`: what the `bind` lines that follow start from.
+    pub(crate) unix_bind: UnixBind,
     /// Whether `.diag` lines are shown (`-dD`).
     pub(crate) diagnostic_mode: bool,
     /// The rings of `log` lines that name a server over TCP.
     pub(crate) rings: Vec<Ring>,
+}
+
+/// Settings of listening unix sockets for `bind` lines that say nothing of their own.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct UnixBind {
+    /// What stands before each path.
+    pub prefix: Option<String>,
+    pub mode: Option<u32>,
+    pub user: Option<Account>,
+    pub group: Option<Account>,
 }
 
 /// `default-path`: the directory that relative paths are relative to.
@@ -88,6 +100,7 @@ impl Surroundings {
             named_peer: env.names_peer,
             line: 0,
             on_bind: false,
+            unix_bind: UnixBind::default(),
             diagnostic_mode: env.diagnostic_mode,
             rings: Vec::new(),
         }

@@ -1,7 +1,7 @@
 //! The users and groups that a configuration names: whether they exist, and becoming them.
 
 use penstock_config::{
-    Config, Diagnostics, Span,
+    Config, Diagnostics, Span, Spanned,
     model::{Account, ExternalProgram, Global},
 };
 use penstock_proxy::first_to_enter;
@@ -13,12 +13,16 @@ pub fn check(config: &Config, diagnostics: &mut Diagnostics) {
     let global = &config.global;
     for bind in config.proxies.iter().flat_map(|proxy| &proxy.binds) {
         let place = bind.addresses[0].span;
-        exist(
-            bind.user.as_ref().map(|user| (user, place)),
-            bind.group.as_ref().map(|group| (group, place)),
-            diagnostics,
-        );
+        // Those of 'unix-bind' are looked up where they stand.
+        let own = |account: &&Account, usual: &Option<Spanned<Account>>| {
+            usual.as_ref().is_none_or(|usual| usual.value != **account)
+        };
+        let user = bind.user.as_ref().filter(|user| own(user, &global.unix_bind_user));
+        let group = bind.group.as_ref().filter(|group| own(group, &global.unix_bind_group));
+        exist(user.map(|user| (user, place)), group.map(|group| (group, place)), diagnostics);
     }
+    let user = global.unix_bind_user.as_ref().map(|user| (&user.value, user.span));
+    exist(user, global.unix_bind_group.as_ref().map(|group| (&group.value, group.span)), diagnostics);
     for socket in &global.stats_sockets {
         let place = socket.span;
         let user = socket.user.as_ref().map(|user| (user, place));

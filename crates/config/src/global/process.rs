@@ -308,16 +308,7 @@ pub(super) const KEYWORDS: &[Entry] = &[
         a.number("a number", 1..=i64::from(i32::MAX)).map(drop)
     })
     .notice("use 'nbthread'"),
-    Entry::new("unix-bind", SOME, "Default settings of listening unix sockets", |_, a| {
-        const SETTINGS: [(&str, ()); 6] =
-            [("prefix", ()), ("mode", ()), ("user", ()), ("uid", ()), ("group", ()), ("gid", ())];
-        while a.peek().is_some() {
-            a.choice("a setting of unix sockets", &SETTINGS)?;
-            a.word("a value")?;
-        }
-        Ok(())
-    })
-    .notice("give them on the 'bind' lines"),
+    Entry::new("unix-bind", SOME, "Where the listening unix sockets of 'bind' lines are, and whose", unix_bind),
     Entry::accepted(
         "cluster-secret",
         ONE,
@@ -482,6 +473,45 @@ const fn lua(name: &'static str) -> Entry {
 
 const fn detection(name: &'static str) -> Entry {
     Entry::accepted(name, ANYTHING, "Device detection", "device detection is not supported; its fetches are refused")
+}
+
+/// What `bind` lines from here on start from; `stats socket` does not.
+fn unix_bind(global: &mut Global, args: &mut Args<'_>) -> Parsed {
+    const KNOWN: [&str; 6] = ["prefix", "mode", "user", "uid", "group", "gid"];
+    while let Some(word) = args.take() {
+        match word.text.as_str() {
+            "prefix" => {
+                let prefix = args.text("a directory")?;
+                if args.around.unix_bind.prefix.is_some() {
+                    args.diagnostics().warning(word.span, "'prefix' is given already, and the first one counts");
+                } else {
+                    args.around.unix_bind.prefix = Some(prefix);
+                }
+            }
+            "mode" => args.around.unix_bind.mode = Some(octal(args)?),
+            "user" | "uid" => {
+                let value = match word.text.as_str() {
+                    "user" => Account::Name(args.text("a user")?),
+                    _ => Account::Id(args.number("a user's number", 0..=u32::MAX)?),
+                };
+                args.around.unix_bind.user = Some(value.clone());
+                global.unix_bind_user = Some(Spanned { value, span: word.span });
+            }
+            "group" | "gid" => {
+                let value = match word.text.as_str() {
+                    "group" => Account::Name(args.text("a group")?),
+                    _ => Account::Id(args.number("a group's number", 0..=u32::MAX)?),
+                };
+                args.around.unix_bind.group = Some(value.clone());
+                global.unix_bind_group = Some(Spanned { value, span: word.span });
+            }
+            other => {
+                let hint = crate::args::expected(other, KNOWN.into_iter());
+                return args.wrong(word, format!("'{other}' is not a setting of unix sockets"), hint);
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Parses `ADDRESS SETTINGS...` after `stats socket`.

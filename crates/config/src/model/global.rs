@@ -53,6 +53,10 @@ pub struct Global {
     pub user: Option<Spanned<Account>>,
     /// `group` or `gid`, resolved at start.
     pub group: Option<Spanned<Account>>,
+    /// `user` or `uid` of `unix-bind`, which `bind` lines have copied.
+    pub unix_bind_user: Option<Spanned<Account>>,
+    /// `group` or `gid` of `unix-bind`.
+    pub unix_bind_group: Option<Spanned<Account>>,
     /// `setcap`: the capabilities that are kept, by their names.
     pub capabilities: Vec<&'static str>,
     /// `chroot`.
