@@ -79,6 +79,10 @@ pub enum ArgKind {
     FieldNumber,
     /// The number of a tag of a FIX message, or its name.
     FixTag,
+    /// The type of an MQTT packet: a number, or its name.
+    MqttPacket,
+    /// A field of an MQTT packet: its name, or the number of a property.
+    MqttField,
     /// One of these words.
     OneOf(&'static [&'static str]),
 }
@@ -124,6 +128,8 @@ impl ArgKind {
             ArgKind::TokenKey => "secret, file or variable".into(),
             ArgKind::FieldNumber => "numbers separated by dots".into(),
             ArgKind::FixTag => "number or name of a tag".into(),
+            ArgKind::MqttPacket => "connect|connack|1|2".into(),
+            ArgKind::MqttField => "name of a field or number of a property".into(),
             ArgKind::OneOf(words) => words.join("|"),
         }
     }

@@ -278,6 +278,14 @@ impl<'a> Linker<'a> {
                 Some(tag) => Arg::Int(tag.into()),
                 None => return wrong("tag of FIX"),
             },
+            ArgKind::MqttPacket => match conv::packet_named(text) {
+                Some(packet) => Arg::Word(packet),
+                None => return wrong("packet of MQTT of which fields are read, connect or connack"),
+            },
+            ArgKind::MqttField => match conv::field_named(text) {
+                Some(field) => field,
+                None => return wrong("field of an MQTT packet"),
+            },
             ArgKind::OneOf(words) => match words.iter().position(|word| *word == text) {
                 Some(found) => Arg::Word(found),
                 None => {

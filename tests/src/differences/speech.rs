@@ -131,6 +131,8 @@ fn argument(of: &str, spec: &ArgSpec, dice: &mut Dice) -> String {
         ArgKind::TokenKey => dice.pick(&["secret", "txn.b"]).to_owned(),
         ArgKind::FieldNumber => dice.pick(&["1", "1.2", "3.1.4"]).to_owned(),
         ArgKind::FixTag => dice.pick(&["35", "MsgType", "CheckSum", "49"]).to_owned(),
+        ArgKind::MqttPacket => dice.pick(&["connect", "CONNECT", "1"]).to_owned(),
+        ArgKind::MqttField => dice.pick(&["flags", "username", "KeepAlive", "33"]).to_owned(),
         ArgKind::OneOf(words) => dice.pick(words).to_owned(),
     }
 }

@@ -7,6 +7,7 @@ mod forwarded;
 mod gcm;
 mod jwt;
 mod maps;
+mod mqtt;
 mod numbers;
 mod protobuf;
 mod spec;
@@ -17,6 +18,7 @@ pub(crate) use digests::{DIGESTS, digest_named};
 pub(crate) use fix::tag_named;
 pub(crate) use jwt::{ALGORITHMS, KeyOfFile, PublicKey, PublicKeys, TokenKeyArg, algorithm_named, needs_public_key};
 pub(crate) use maps::map_kind;
+pub(crate) use mqtt::{field_named, has_field, packet_named};
 pub use spec::{ConvFn, ConvSpec, ConvertFn};
 
 use crate::{keyword::Support, value::Type};
@@ -36,6 +38,7 @@ pub fn sections() -> &'static [(&'static str, &'static [ConvSpec])] {
             ("Tokens", jwt::TABLE),
             ("Protocol Buffers and gRPC", protobuf::TABLE),
             ("FIX", fix::TABLE),
+            ("MQTT", mqtt::TABLE),
             ("Others", special::TABLE),
         ]
     });

@@ -115,8 +115,6 @@ pub(super) const TABLE: &[ConvSpec] = &[
         "What a path finds in the payload of a JSON web token.",
         |_, value, args| jwt_query(value.bytes()?, 1, args),
     ),
-    refused("mqtt_field_value", Bin, Str, "A field of an MQTT packet.", "the MQTT protocol is not supported"),
-    refused("mqtt_is_valid", Bin, Bool, "Whether it is an MQTT packet.", "the MQTT protocol is not supported"),
     conv("nbsrv", &[], Str, Int, "Usable servers of the backend it names.", |ctx, value, _| {
         let id = ctx.world.find_backend(value.bytes()?)?;
         Some(Value::Int(ctx.world.backend(id).usable_servers.into()))

@@ -186,6 +186,9 @@ fn at_odds(word: &str, args: &[Arg]) -> Option<String> {
         "be2hex" if args.bytes(0).is_some_and(|separator| !separator.is_empty()) && !given(1) => {
             Some("'be2hex' needs the size of the chunks between which the separator stands".to_owned())
         }
+        "mqtt_field_value" if !args.word(0).zip(args.get(1)).is_some_and(|(of, field)| conv::has_field(of, field)) => {
+            Some("'mqtt_field_value' names a field that no such packet has".to_owned())
+        }
         word if word.ends_with("payload_lv") && args.int(0).is_some_and(|offset| offset < 0) => {
             Some(format!("'{word}' needs an offset of at least 0"))
         }
