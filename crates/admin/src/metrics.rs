@@ -35,6 +35,8 @@ pub const METRICS: &[Metric] = &[
     Metric { name: "redispatch_warnings_total", column: "wredis", counter: true, kinds: "BS", help: "Requests sent to another server after a failed connection" },
     Metric { name: "status", column: "status", counter: false, kinds: "FLBS", help: "State, one series each" },
     Metric { name: "weight", column: "weight", counter: false, kinds: "BS", help: "Effective weight; for a backend, the total of its servers in use" },
+    Metric { name: "active", column: "act", counter: false, kinds: "S", help: "Whether it is an active server, not a backup" },
+    Metric { name: "backup", column: "bck", counter: false, kinds: "S", help: "Whether it is a backup server" },
     Metric { name: "active_servers", column: "act", counter: false, kinds: "B", help: "Active servers that take requests" },
     Metric { name: "backup_servers", column: "bck", counter: false, kinds: "B", help: "Backup servers that take requests" },
     Metric { name: "check_failures_total", column: "chkfail", counter: true, kinds: "S", help: "Failed health checks while up" },

@@ -251,10 +251,13 @@ fn the_exporter_has_the_same_metrics_types_and_labels() {
     let series =
         |answer: &str| -> BTreeSet<String> {
             let text = body(answer);
-            // Metrics of our own have names of our own. Those of the system's resolvers are shown since HAProxy 3.0.
+            // Metrics of our own have names of our own. Those of the system's resolvers, and two of servers, are shown since
+            // HAProxy 3.0.
             let own = |line: &str| {
-                let name = line.trim_start_matches("# TYPE ");
-                name.starts_with("penstock_") || name.starts_with("haproxy_resolver_")
+                let name = line.trim_start_matches("# TYPE ").split(['{', ' ']).next().unwrap_or_default();
+                name.starts_with("penstock_")
+                    || name.starts_with("haproxy_resolver_")
+                    || ["haproxy_server_active", "haproxy_server_backup"].contains(&name)
             };
             let lines = text.lines().filter(|line| !line.starts_with("# HELP") && !line.contains("build_info{"));
             let lines = lines.filter(|line| !own(line));
