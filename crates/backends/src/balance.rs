@@ -19,8 +19,10 @@ const EFFECTIVE_MAX: u32 = 256 * WEIGHT_SCALE;
 /// One server as the algorithms see it.
 #[derive(Clone, Debug, Default)]
 pub struct Member {
-    /// `id`, which determines its place on the ring, and its order in `first`.
+    /// `id`, which determines its order in `first`.
     pub id: u32,
+    /// What determines its places on the ring: its `id`, or its address.
+    pub ring_key: u32,
     /// `backup`.
     pub backup: bool,
     /// `weight`, as configured or set at run time.
@@ -48,7 +50,7 @@ pub struct Member {
 impl Member {
     /// An idle server without limits.
     pub fn new(id: u32, weight: u32, backup: bool) -> Member {
-        Member { id, weight, backup, ..Member::default() }
+        Member { id, ring_key: ring_key_of_id(id), weight, backup, ..Member::default() }
     }
 
     /// Whether the server may be chosen: its state allows it and it has weight.
@@ -158,6 +160,9 @@ trait Algorithm: std::fmt::Debug + Send {
 
     /// Called when the number of requests on `server` has changed.
     fn moved(&mut self, _server: usize, _view: View<'_>) {}
+
+    /// Called when a server has another [`Member::ring_key`].
+    fn moved_on_ring(&mut self, _view: View<'_>) {}
 
     /// Drops what is stored about the server in `slot`, which is not ready: another may be put there.
     fn vacated(&mut self, _slot: usize) {}
@@ -345,6 +350,15 @@ impl Balancer {
         change(&mut self.members[server]);
     }
 
+    /// Moves `server` to other places on the ring.
+    pub fn set_ring_key(&mut self, server: usize, key: u32) {
+        if self.members[server].ring_key != key {
+            self.members[server].ring_key = key;
+            let (view, algorithm) = self.parts();
+            algorithm.moved_on_ring(view);
+        }
+    }
+
     /// Sets the state and weight of `server`. If weights are dynamic, only part of the weight counts during a slow
     /// start.
     pub fn update(&mut self, server: usize, ready: bool, weight: u32, ramp: Option<Ramp>) {
@@ -365,6 +379,11 @@ impl Balancer {
         let (view, algorithm) = self.parts();
         algorithm.update(server, &before, view);
     }
+}
+
+/// The key on the ring of a server without `hash-key`: no two servers share a point.
+pub(crate) fn ring_key_of_id(id: u32) -> u32 {
+    id.wrapping_mul(EFFECTIVE_MAX)
 }
 
 /// Determines which servers count, with what weight, and which backup serves alone.

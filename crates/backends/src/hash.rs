@@ -1,7 +1,7 @@
 //! The hash functions of `hash-type`, bit for bit as in HAProxy, so that users' mappings are preserved.
 
 use penstock_config::model::{HashFunction, HashType};
-pub use penstock_rules::hash::{avalanche, crc32, djb2, sdbm, wt6};
+pub use penstock_rules::hash::{avalanche, crc32, djb2, sdbm, wt6, xxh32};
 
 impl HashValue for HashType {
     fn hash(&self, key: &[u8]) -> u32 {

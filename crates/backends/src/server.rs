@@ -31,17 +31,19 @@ pub use status::{Admin, Agent, Check, Operational, Status};
 pub use view::{BackendView, ServerView};
 pub use written::{maxconn_of, weight_of};
 
-use crate::balance::Member;
+use crate::balance::{Member, ring_key_of_id};
+use crate::hash::{avalanche, xxh32};
 use crate::queue::{Priority, Queued};
 use crate::reuse::Key;
 use arc_swap::{ArcSwap, ArcSwapOption};
 use penstock_config::{
     Config,
-    model::{self, PerProxy, ProxyId, ServerHost, StatsLevel},
+    model::{self, HashKey, PerProxy, ProxyId, ServerHost, ServerPort, StatsLevel},
 };
 use penstock_rules::By;
 pub use penstock_rules::{ServerId, ServerRef};
 use std::collections::HashSet;
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -438,7 +440,26 @@ fn member<E>(server: &Server<E>) -> Member {
     let minconn = if settings.minconn == 0 { maxconn } else { settings.minconn };
     let mut member = Member::new(server.id, settings.weight, settings.backup);
     (member.maxconn, member.minconn, member.maxqueue) = (maxconn, minconn, settings.maxqueue);
+    member.ring_key = ring_key(server);
     member
+}
+
+/// What places a server on the ring, by its `hash-key`. As in HAProxy an IPv4 address is a number whose first byte is the lowest.
+fn ring_key<E>(server: &Server<E>) -> u32 {
+    let endpoint = server.endpoint.load();
+    let (hash_key, Some(Host::Ip(ip))) = (server.config.settings.hash_key, &endpoint.host) else {
+        return ring_key_of_id(server.id);
+    };
+    let seed = match (hash_key, endpoint.port) {
+        (HashKey::Id, _) => return ring_key_of_id(server.id),
+        (HashKey::Address, _) => 0,
+        (HashKey::AddressAndPort, ServerPort::Fixed(port)) => avalanche(port.into()),
+        (HashKey::AddressAndPort, ServerPort::Offset(offset)) => avalanche(offset.cast_unsigned()),
+    };
+    match ip {
+        IpAddr::V4(ip) => avalanche(seed.wrapping_add(u32::from_le_bytes(ip.octets()))),
+        IpAddr::V6(ip) => xxh32(&ip.octets(), seed),
+    }
 }
 
 /// The numbers of a list: each entry's own `id`, else the next free one.

@@ -1,5 +1,7 @@
 //! HAProxy's hash functions, bit for bit, since users expect the same key to map to the same server and number.
 
+pub use xxhash_rust::xxh32::xxh32;
+
 /// `sdbm`: h = c + h * 65599.
 pub fn sdbm(bytes: &[u8]) -> u32 {
     bytes

@@ -7,8 +7,8 @@ use penstock_control::{Change, Health, Servers, Severity, address_of};
 use penstock_proxy::{
     Handle,
     server::{
-        Admin, AgentPlace, Check, Command, Endpoint, FIXED_WEIGHTS, Host, Operational, Server, Status, maxconn_of,
-        weight_of,
+        Admin, AgentPlace, Backends, Check, Command, Endpoint, FIXED_WEIGHTS, Host, Operational, Server, Status,
+        maxconn_of, weight_of,
     },
     snapshot::{Kind, Row},
 };
@@ -178,7 +178,7 @@ impl Executor {
             Change::CheckPort(_) | Change::CheckAddress(..) if status.live_check().is_none() => unchecked(),
             Change::CheckPort(port) => move_check(server, None, Some(&port)),
             Change::CheckAddress(address, port) => move_check(server, Some(&address), port.as_deref()),
-            Change::Address { address, port } => move_server(server, &address, port.as_deref()),
+            Change::Address { address, port } => move_server(backends, server, &address, port.as_deref()),
             Change::Tls(_) if server.dynamic => {
                 Answer::error("'set server <srv> ssl' not supported on dynamic servers")
             }
@@ -222,7 +222,7 @@ impl Executor {
 }
 
 /// `set server B/S addr ADDRESS [port PORT]`: nothing changes unless both can be used.
-fn move_server(server: &Server, address: &str, port: Option<&str>) -> Answer {
+fn move_server(backends: &Backends, server: &Server, address: &str, port: Option<&str>) -> Answer {
     let say = |text: String| Answer::say(Severity::Warning, text);
     let Some(ip) = address_of(address) else { return say(format!("Invalid addr '{address}'")) };
     let before = server.endpoint.load_full();
@@ -252,7 +252,7 @@ fn move_server(server: &Server, address: &str, port: Option<&str>) -> Answer {
     if changes.is_empty() {
         return say("nothing changed".into());
     }
-    server.endpoint.store(Arc::new(moved));
+    backends.set_endpoint(server.at, moved);
     say(format!("{} by '{BY}'", changes.join(", ")))
 }
 

@@ -43,6 +43,10 @@ impl Algorithm for Consistent {
     fn update(&mut self, _: usize, _: &Member, view: View<'_>) {
         self.ring.recompute(view.members);
     }
+
+    fn moved_on_ring(&mut self, view: View<'_>) {
+        self.ring.recompute(view.members);
+    }
 }
 
 /// `hash-type map-based`.

@@ -1,5 +1,5 @@
 //! `hash-type consistent` and `random`: every server has sixteen points per unit of weight on a ring of 2^32, at
-//! positions that depend only on its id.
+//! positions that depend only on its id, or on its address (`hash-key`).
 
 use super::{Algorithm, Demand, EFFECTIVE_MAX, Member, Row, Settings, View, Weights};
 use crate::hash::avalanche;
@@ -81,11 +81,10 @@ impl Ring {
     pub(super) fn recompute(&mut self, members: &[Member]) {
         self.groups.iter_mut().for_each(Vec::clear);
         for (server, member) in members.iter().enumerate().filter(|(_, m)| m.usable()) {
-            let origin = member.id.wrapping_mul(EFFECTIVE_MAX);
             // A server never has more points than its configured weight provides.
             let points = member.eweight.min(EFFECTIVE_MAX);
             let group = &mut self.groups[usize::from(member.backup)];
-            group.extend((0..points).map(|n| (avalanche(origin.wrapping_add(n)), server)));
+            group.extend((0..points).map(|n| (avalanche(member.ring_key.wrapping_add(n)), server)));
         }
         self.groups.iter_mut().for_each(|group| group.sort_unstable());
         // If the last point is gone, the one after it counts as used.

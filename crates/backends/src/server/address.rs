@@ -1,6 +1,6 @@
 //! Changes of a server's address at run time: by name resolution, or by an operator.
 
-use super::{Admin, Backends, Endpoint, Host, Notice, ServerRef};
+use super::{Admin, Backends, Endpoint, Host, Notice, ServerRef, ring_key};
 use penstock_config::syslog;
 use std::sync::Arc;
 use std::time::Instant;
@@ -9,7 +9,15 @@ impl<E> Backends<E> {
     /// Sets a new address, or none. Existing connections stay.
     pub fn set_host(&self, at: ServerRef, host: Option<Host>) {
         let Some(server) = self.server(at) else { return };
-        server.endpoint.store(Arc::new(Endpoint { host, port: server.endpoint.load().port }));
+        self.set_endpoint(at, Endpoint { host, port: server.endpoint.load().port });
+    }
+
+    /// Sets a new address and port, which may move the server on the ring of `hash-type consistent`.
+    pub fn set_endpoint(&self, at: ServerRef, endpoint: Endpoint) {
+        let Some((_, mut core)) = self.lock(at) else { return };
+        let server = Arc::clone(core.server(at.server.index()));
+        server.endpoint.store(Arc::new(endpoint));
+        core.balancer.set_ring_key(at.server.index(), ring_key(&server));
     }
 
     /// Puts a server whose name no longer resolves in maintenance until it does, and takes its address away.

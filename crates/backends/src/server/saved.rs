@@ -198,7 +198,7 @@ impl<E> Backends<E> {
         }
         if let (Some(port), ServerPort::Fixed(_)) = (saved.port, server.endpoint.load().port) {
             let host = server.endpoint.load().host.clone();
-            server.endpoint.store(Arc::new(Endpoint { host, port: ServerPort::Fixed(port) }));
+            self.set_endpoint(at, Endpoint { host, port: ServerPort::Fixed(port) });
         }
         if settings.check.enabled
             && !saved.check_is_off

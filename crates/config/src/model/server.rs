@@ -43,6 +43,18 @@ pub enum ServerPort {
     Offset(i32),
 }
 
+/// `hash-key`: what places a server on the ring of `hash-type consistent`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum HashKey {
+    /// `id`, as for a server whose address is not known.
+    #[default]
+    Id,
+    /// `addr`.
+    Address,
+    /// `addr-port`.
+    AddressAndPort,
+}
+
 /// `server`, or one instance of `server-template`.
 #[derive(Clone, Debug)]
 pub struct Server {
@@ -80,6 +92,8 @@ pub struct ServerSettings {
     pub minconn: u32,
     /// `maxqueue`; 0 for no limit.
     pub maxqueue: u32,
+    /// `hash-key`.
+    pub hash_key: HashKey,
     /// `log-proto`, which matters in a `ring`.
     pub log_proto: Option<LogProto>,
     /// `slowstart`.
@@ -191,6 +205,7 @@ impl Default for ServerSettings {
             maxconn: 0,
             minconn: 0,
             maxqueue: 0,
+            hash_key: HashKey::Id,
             log_proto: None,
             slowstart: None,
             cookie: None,

@@ -4,17 +4,18 @@
 use super::Entry;
 use crate::{
     keyword::{NONE, ONE},
-    model::{LogProto, ServerNamespace},
+    model::{HashKey, LogProto, ServerNamespace},
     span::Spanned,
     tls,
     values::{list, networks, number_above_zero, signature_algorithms},
 };
 
 pub(super) const KEYWORDS: &[Entry] = &[
-    Entry::new("hash-key", ONE, "Property that places the server on the hash ring", |_, a| {
-        a.choice("a property", &[("id", ()), ("addr", ()), ("addr-port", ())])
-    })
-    .notice("its number places it there"),
+    Entry::new("hash-key", ONE, "What places the server on the ring of 'hash-type consistent'", |s, a| {
+        let known = [("id", HashKey::Id), ("addr", HashKey::Address), ("addr-port", HashKey::AddressAndPort)];
+        s.hash_key = a.choice("a property", &known)?;
+        Ok(())
+    }),
     Entry::accepted(
         "strict-maxconn",
         NONE,
