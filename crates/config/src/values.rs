@@ -6,6 +6,7 @@ use crate::{
     proxy::network_of,
     span::Word,
 };
+use std::net::IpAddr;
 
 pub(crate) fn switch<T>(_: &mut T, args: &mut Args<'_>) -> Parsed {
     args.choice("a switch", &[("on", ()), ("off", ())])
@@ -83,10 +84,11 @@ fn members(args: &mut Args<'_>, word: &Word, set: &str, what: &str, most: u32) -
 }
 
 /// Parses a comma-separated list of `choices`; nothing between two commas is no mistake.
-pub(crate) fn list(args: &mut Args<'_>, what: &str, choices: &[&str]) -> Parsed {
+pub(crate) fn list<'a>(args: &mut Args<'a>, what: &str, choices: &[&str]) -> Parsed<Vec<&'a str>> {
     let word = args.word(what)?;
-    match word.text.split(',').find(|name| !name.is_empty() && !choices.contains(name)) {
-        None => Ok(()),
+    let given: Vec<&str> = word.text.split(',').filter(|name| !name.is_empty()).collect();
+    match given.iter().find(|name| !choices.contains(name)) {
+        None => Ok(given),
         Some(other) => {
             let hint = expected(other, choices.iter().copied());
             args.wrong(word, format!("'{other}' is not {what}"), hint)
@@ -95,12 +97,19 @@ pub(crate) fn list(args: &mut Args<'_>, what: &str, choices: &[&str]) -> Parsed 
 }
 
 /// Parses a comma-separated list of networks; nothing between two commas is no mistake.
-pub(crate) fn networks<T>(_: &mut T, args: &mut Args<'_>) -> Parsed {
+pub(crate) fn networks(args: &mut Args<'_>) -> Parsed<Vec<(IpAddr, u8)>> {
     let word = args.word("a list of networks")?;
-    match word.text.split(',').find(|network| !network.is_empty() && network_of(network).is_none()) {
-        None => Ok(()),
-        Some(other) => args.wrong(word, format!("'{other}' is not a network"), "expected for instance 10.0.0.0/8"),
+    let mut networks = Vec::new();
+    for text in word.text.split(',').filter(|text| !text.is_empty()) {
+        match network_of(text) {
+            Some(network) => networks.push(network),
+            None => {
+                let hint = "expected for instance 10.0.0.0/8";
+                return args.wrong(word, format!("'{text}' is not a network"), hint);
+            }
+        }
     }
+    Ok(networks)
 }
 
 /// Parses OpenSSL's list of signature algorithms. As in HAProxy, nobody looks at the names on a line without `ssl`.

@@ -230,7 +230,7 @@ pub(super) const WITHOUT_EFFECT: &[Entry] = &[
     )
     .notice(POLLER),
     Entry::new("tune.epoll.mask-events", ONE, "Epoll events that are ignored", |_, a| {
-        list(a, "an event of epoll", &["err", "hup", "rdhup"])
+        list(a, "an event of epoll", &["err", "hup", "rdhup"]).map(drop)
     })
     .notice(POLLER),
     Entry::new("tune.fail-alloc", ONE, "Percentage of allocations that fail, for tests", percentage)

@@ -154,6 +154,10 @@ pub struct ServerSettings {
     pub resolvers: Option<Word>,
     /// `resolve-prefer ipv4|ipv6`: true for IPv4.
     pub resolve_prefer_ipv4: Option<bool>,
+    /// `resolve-net`: networks whose addresses come first.
+    pub resolve_net: Vec<(IpAddr, u8)>,
+    /// `resolve-opts allow-dup-ip`: it may have the same address as another server of that name.
+    pub resolve_allow_dup_ip: bool,
     /// `init-addr`, in order.
     pub init_addr: Vec<InitAddr>,
     /// `pool-max-conn`; -1 for no limit.
@@ -236,6 +240,8 @@ impl Default for ServerSettings {
             ws: WebSockets::Auto,
             resolvers: None,
             resolve_prefer_ipv4: None,
+            resolve_net: Vec::new(),
+            resolve_allow_dup_ip: false,
             init_addr: Vec::new(),
             pool_max_conn: -1,
             pool_low_conn: 0,

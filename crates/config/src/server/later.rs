@@ -90,12 +90,22 @@ pub(super) const KEYWORDS: &[Entry] = &[
         "it belongs to 'source'",
         "write it after 'source ADDR'",
     ),
-    Entry::new("resolve-opts", ONE, "How several addresses of a name are used", |_, a| {
-        list(a, "an option of resolving names", &["allow-dup-ip", "ignore-weight", "prevent-dup-ip"])
-    })
-    .notice("the first answer is used"),
-    Entry::new("resolve-net", ONE, "Networks whose addresses are preferred", networks)
-        .notice("the first answer is used"),
+    Entry::new("resolve-opts", ONE, "Whether servers of one name may have the same address", |s, a| {
+        const KNOWN: [&str; 3] = ["allow-dup-ip", "ignore-weight", "prevent-dup-ip"];
+        for option in list(a, "an option of resolving names", &KNOWN)? {
+            match option {
+                "allow-dup-ip" => s.resolve_allow_dup_ip = true,
+                "prevent-dup-ip" => s.resolve_allow_dup_ip = false,
+                // Weights come with SRV records, which are not asked for.
+                _ => {}
+            }
+        }
+        Ok(())
+    }),
+    Entry::new("resolve-net", ONE, "Networks of whose addresses one is taken before any other", |s, a| {
+        s.resolve_net = networks(a)?;
+        Ok(())
+    }),
     Entry::new("namespace", ONE, "Connects from this network namespace, or with '*' from the client's", |s, a| {
         let Spanned { value, span } = a.spanned("a namespace, or '*'")?;
         s.namespace = Some(match value.as_str() {

@@ -5,6 +5,7 @@
 
 pub(crate) mod at_start;
 pub mod counts;
+mod distribute;
 mod dns;
 
 use super::question::Question;
@@ -14,6 +15,7 @@ use crate::{
     worker::{pulse::Who, state::Worker, task},
 };
 use counts::{Count, NameServer, Section};
+use distribute::{Wish, distribute};
 use dns::{Answer, Family};
 use penstock_config::{model::Resolvers, syslog};
 use std::cell::RefCell;
@@ -240,19 +242,16 @@ fn share_out(backends: &Backends, servers: &[ServerRef], addresses: &[IpAddr], b
     let (mut by, mut changed) = (by, false);
     for group in servers.chunk_by(|a, b| a.proxy == b.proxy) {
         let Some(backend) = backends.get(group[0].proxy) else { continue };
-        let current: Vec<Option<IpAddr>> = group
-            .iter()
-            .map(|at| match backend.get(at.server)?.endpoint.load().host {
-                Some(Host::Ip(ip)) => Some(ip),
-                _ => None,
-            })
-            .collect();
-        for ((at, was), is) in group.iter().zip(&current).zip(distribute(&current, addresses)) {
+        let servers: Vec<(ServerRef, Arc<Server>)> =
+            group.iter().filter_map(|at| Some((*at, backend.get(at.server)?))).collect();
+        let wishes: Vec<Wish<'_>> = servers.iter().map(|(_, server)| wish(server)).collect();
+        for (((at, _), wish), is) in servers.iter().zip(&wishes).zip(distribute(&wishes, addresses)) {
+            let was = wish.current;
             let Some(ip) = is else {
                 backends.set_unresolved(*at, "No IP for server ", Instant::now());
                 continue;
             };
-            if *was != Some(ip) {
+            if was != Some(ip) {
                 let was = was.map_or("(none)".to_string(), |was| was.to_string());
                 let text = format!("{} changed its IP from {was} to {ip} by {by}.", backends.name(*at));
                 backends.announce(&Notice { proxy: at.proxy, severity: syslog::NOTICE, text, mailed: None });
@@ -266,42 +265,11 @@ fn share_out(backends: &Backends, servers: &[ServerRef], addresses: &[IpAddr], b
     changed
 }
 
-/// A server keeps its address if it can; the other addresses go to the other servers in order; any left over have none.
-fn distribute(current: &[Option<IpAddr>], addresses: &[IpAddr]) -> Vec<Option<IpAddr>> {
-    let mut free: Vec<IpAddr> = Vec::new();
-    for address in addresses {
-        if !free.contains(address) {
-            free.push(*address);
-        }
-    }
-    let mut take = |wanted: &dyn Fn(&IpAddr) -> bool| {
-        let at = free.iter().position(wanted)?;
-        Some(free.remove(at))
+fn wish(server: &Server) -> Wish<'_> {
+    let current = match server.endpoint.load().host {
+        Some(Host::Ip(ip)) => Some(ip),
+        _ => None,
     };
-    let kept: Vec<Option<IpAddr>> = current.iter().map(|was| was.and_then(|was| take(&|free| *free == was))).collect();
-    kept.into_iter().map(|kept| kept.or_else(|| take(&|_| true))).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn ips(list: &[&str]) -> Vec<IpAddr> {
-        list.iter().map(|ip| ip.parse().expect("an address")).collect()
-    }
-
-    #[test]
-    fn servers_keep_their_addresses_and_share_the_rest() {
-        let some = |list: &[&str]| ips(list).into_iter().map(Some).collect::<Vec<_>>();
-        assert_eq!(distribute(&[None, None], &ips(&["1.1.1.1", "2.2.2.2", "3.3.3.3"])), some(&["1.1.1.1", "2.2.2.2"]));
-        assert_eq!(
-            distribute(&some(&["2.2.2.2", "9.9.9.9"]), &ips(&["1.1.1.1", "2.2.2.2"])),
-            some(&["2.2.2.2", "1.1.1.1"])
-        );
-        assert_eq!(
-            distribute(&some(&["1.1.1.1", "2.2.2.2"]), &ips(&["2.2.2.2", "2.2.2.2"])),
-            [None, some(&["2.2.2.2"])[0]]
-        );
-        assert_eq!(distribute(&[None], &[]), [None]);
-    }
+    let settings = &server.config.settings;
+    Wish { current, networks: &settings.resolve_net, may_share: settings.resolve_allow_dup_ip }
 }
