@@ -5,6 +5,7 @@ use penstock_config::{
     model::{Account, ExternalProgram, Global},
 };
 use penstock_proxy::first_to_enter;
+use rustix::process::{DumpableBehavior, Resource, Rlimit, set_dumpable_behavior, setrlimit};
 use rustix::thread::{CapabilitySet, CapabilitySets, set_keep_capabilities};
 use std::io;
 
@@ -85,12 +86,23 @@ fn id(kind: &str, account: &Account, look_up: impl Fn(&str) -> io::Result<Option
     }
 }
 
-/// Applies `chroot`, then `group` and `user`.
+/// Applies `set-dumpable`, `chroot`, then `group` and `user`.
 ///
 /// # Errors
 ///
 /// A sentence that says which of them failed, and why.
 pub fn give_up_privileges(global: &Global) -> Result<(), String> {
+    if global.dumpable {
+        let unlimited = || Rlimit { current: None, maximum: None };
+        for (resource, what) in [(Resource::Fsize, "files"), (Resource::Core, "core dumps")] {
+            match setrlimit(resource, unlimited()) {
+                Err(e) if global.strict_limits => {
+                    return Err(format!("'set-dumpable' cannot lift the limit of the size of {what}: {e}"));
+                }
+                _ => {}
+            }
+        }
+    }
     // Names are looked up while /etc can still be read.
     let gid = global.group.as_ref().map(|group| group_id(&group.value)).transpose()?;
     let uid = global.user.as_ref().map(|user| user_id(&user.value)).transpose()?;
@@ -108,6 +120,11 @@ pub fn give_up_privileges(global: &Global) -> Result<(), String> {
     penstock_sys::drop_to(uid, gid).map_err(|e| format!("cannot become the configured user and group: {e}"))?;
     if may_keep || !kept.is_empty() && !penstock_sys::is_root() {
         keep(kept, may_keep).map_err(failed)?;
+    }
+    if global.dumpable {
+        // A change of user takes it away.
+        let allowed = set_dumpable_behavior(DumpableBehavior::Dumpable);
+        allowed.map_err(|e| format!("cannot allow core dumps: {e}"))?;
     }
     Ok(())
 }

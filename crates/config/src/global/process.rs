@@ -258,12 +258,19 @@ pub(super) const KEYWORDS: &[Entry] = &[
         "Allows deprecated keywords",
         "deprecated keywords are always allowed",
     ),
-    Entry::new("set-dumpable", between(0, 1), "Allows core dumps after a change of user", |_, a| match a.peek() {
-        // Of a later version.
-        Some(_) => a.choice("a kind of core dump", &[("on", ()), ("off", ()), ("libs", ())]),
-        None => Ok(()),
-    })
-    .notice("the system decides")
+    Entry::new(
+        "set-dumpable",
+        between(0, 1),
+        "Allows core dumps of any size, after a change of user as well",
+        |g, a| {
+            g.dumpable = match a.peek() {
+                // Of a later version.
+                Some(_) => a.choice("a kind of core dump", &[("on", true), ("off", false), ("libs", true)])?,
+                None => a.on(),
+            };
+            Ok(())
+        },
+    )
     .no(),
     Entry::accepted(
         "quick-exit",

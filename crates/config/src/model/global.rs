@@ -49,6 +49,8 @@ pub struct Global {
     pub mworker_max_reloads: Option<u32>,
     /// `pidfile`.
     pub pidfile: Option<PathBuf>,
+    /// `set-dumpable`.
+    pub dumpable: bool,
     /// `user` or `uid`, resolved at start.
     pub user: Option<Spanned<Account>>,
     /// `group` or `gid`, resolved at start.
