@@ -40,6 +40,7 @@ pub const ARGUMENTS: &[(&str, &str)] = &[
     ("http-reuse", "{never | safe | aggressive | always}"),
     ("http-send-name-header", "{x-server | host | }"),
     ("log-format", "<logfmt>"),
+    ("max-keep-alive-queue", "{-1 | 0 | 3}"),
     ("maxconn", "{1 | 100}"),
     ("monitor fail", "if <test-braced>"),
     ("monitor-uri", "{/monitor | /a/b}"),

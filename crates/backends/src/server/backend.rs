@@ -213,6 +213,16 @@ impl<E> Backend<E> {
         Load { sessions: self.sessions(), fullconn: self.fullconn }
     }
 
+    /// Whether a request for that server would be served at once, or wait with fewer than `most` others.
+    pub fn queue_is_below(&self, id: ServerId, most: u32) -> bool {
+        let load = self.load();
+        let core = self.core();
+        core.servers.get(id).is_some_and(|server| {
+            let member = &core.balancer.members()[server.slot()];
+            member.has_room(&load) || member.queued < most
+        })
+    }
+
     /// Assigns a place on a server or in a queue. A request with a persistent server may have to wait for that one; for
     /// others, the algorithm looks for a server with room, or they wait for the first that has some.
     pub fn assign(self: &Arc<Self>, want: &Want) -> Assignment<E> {

@@ -114,6 +114,10 @@ pub struct Proxy {
     pub cookie: Option<Cookie>,
     /// `dynamic-cookie-key`.
     pub dynamic_cookie_key: Option<String>,
+    /// `persist rdp-cookie`: the expression of the cookie.
+    pub persist_rdp_cookie: Option<Line>,
+    /// `max-keep-alive-queue`; `None` for no limit.
+    pub max_keep_alive_queue: Option<u32>,
     /// `option *`.
     pub options: Options,
     /// The kind of health check, besides connecting.
@@ -250,6 +254,8 @@ impl Proxy {
             hash_balance_factor: 0,
             cookie: None,
             dynamic_cookie_key: None,
+            persist_rdp_cookie: None,
+            max_keep_alive_queue: None,
             options: Options::default(),
             check: CheckKind::Connect,
             external_command: None,

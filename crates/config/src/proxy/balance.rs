@@ -56,11 +56,15 @@ pub(super) const KEYWORDS: &[Entry] = &[
         "max-keep-alive-queue",
         ONE,
         "Queue length above which a kept connection may go to another server",
-        |_, a| a.number("a number of requests", -1..=i64::from(i32::MAX)).map(drop),
+        |d, a| {
+            // -1 stands for no limit.
+            d.proxy.max_keep_alive_queue =
+                u32::try_from(a.number("a number of requests", -1..=i64::from(i32::MAX))?).ok();
+            Ok(())
+        },
     )
     .spare()
-    .at(BACK)
-    .notice("a request goes to the server that its rules choose"),
+    .at(BACK),
     Entry::new(
         "max-session-srv-conns",
         ONE,

@@ -162,11 +162,14 @@ fn hash(conn: &mut Conn<'_>, x: &mut Exchange, pool: &Backend, stage: Readable) 
 }
 
 /// The server to which this client has a connection of its own: for `option prefer-last-server`, and always for a
-/// client that authenticates its connections, or whose server was connected to before it was answered.
+/// client that authenticates its connections, or whose server was connected to before it was answered. Only the former heeds
+/// `max-keep-alive-queue`.
 pub(crate) fn last_server(conn: &Conn<'_>, pool: &Backend, proxy: &Proxy) -> Option<ServerId> {
     let is_bound = conn.own.authenticates() || conn.facts.origin.is_some();
     if !(is_bound || proxy.options.prefer_last_server) {
         return None;
     }
-    conn.own.last(pool.proxy).filter(|&server| pool.get(server).is_some_and(|server| server.is_usable()))
+    let is_free = |server| is_bound || proxy.max_keep_alive_queue.is_none_or(|most| pool.queue_is_below(server, most));
+    let last = conn.own.last(pool.proxy).filter(|&server| pool.get(server).is_some_and(|server| server.is_usable()));
+    last.filter(|&server| is_free(server))
 }
