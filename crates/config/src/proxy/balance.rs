@@ -2,9 +2,9 @@
 
 use super::draft::Draft;
 use crate::{
-    Line, Word,
-    args::{Args, Parsed},
-    keyword::{ANYTHING, BACK, FRONT, Keyword, ONE, SOME, at_least, between},
+    Line, Span, Word,
+    args::{Args, Parsed, Reported},
+    keyword::{ANYTHING, BACK, FRONT, Keyword, NONE, ONE, SOME, at_least, between},
     model::{Balance, BalanceKey, Cookie, CookieMode, HashFunction, HashType},
 };
 
@@ -48,10 +48,22 @@ pub(super) const KEYWORDS: &[Entry] = &[
     .spare()
     .at(BACK)
     .notice("give each server its cookie"),
-    Entry::new("persist rdp-cookie", between(0, 1), "Persistence by the cookie of RDP", |_, _| Ok(()))
-        .spare()
-        .at(BACK)
-        .notice("RDP cookies are not read"),
+    Entry::new("persist rdp-cookie", NONE, "The server whose address is in a cookie of RDP, 'msts'", |d, a| {
+        let name = match a.verb.split_once('(') {
+            None => "msts",
+            Some((_, name)) => match name.strip_suffix(')').filter(|name| !name.is_empty()) {
+                Some(name) => name,
+                None => {
+                    a.error("the name of the cookie is missing").hint("expected 'persist rdp-cookie(msts)'");
+                    return Err(Reported);
+                }
+            },
+        };
+        d.proxy.persist_rdp_cookie = Some(rdp_cookie_line(name, a.span));
+        Ok(())
+    })
+    .spare()
+    .at(BACK),
     Entry::new(
         "max-keep-alive-queue",
         ONE,
@@ -195,10 +207,13 @@ fn random(algorithm: &'static str, given: Given<'_>, args: &mut Args<'_>) -> Par
 }
 
 fn rdp_cookie(algorithm: &'static str, given: Given<'_>, _: &mut Args<'_>) -> Parsed<Balance> {
-    let text = format!("rdp_cookie({})", given.argument.unwrap_or("mstshash"));
-    let span = given.word.span;
-    let line = Line { words: vec![Word { text, span }], span };
+    let line = rdp_cookie_line(given.argument.unwrap_or("mstshash"), given.word.span);
     Ok(Balance::by(algorithm, BalanceKey::Sample(line)))
+}
+
+/// The expression of a cookie of RDP.
+fn rdp_cookie_line(name: &str, span: Span) -> Line {
+    Line { words: vec![Word { text: format!("rdp_cookie({name})"), span }], span }
 }
 
 fn hash(algorithm: &'static str, _: Given<'_>, args: &mut Args<'_>) -> Parsed<Balance> {

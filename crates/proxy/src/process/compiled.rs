@@ -57,6 +57,8 @@ pub struct Program {
     backends: HashMap<String, ProxyId>,
     /// The expression of `balance hash` or `balance rdp-cookie`.
     pub(crate) balance: PerProxy<Option<Expr>>,
+    /// The expression of `persist rdp-cookie`.
+    pub(crate) rdp_cookie: PerProxy<Option<Expr>>,
     /// The health check script of each backend.
     pub(crate) checks: PerProxy<Option<Arc<Script>>>,
 }
@@ -93,7 +95,7 @@ impl Program {
         let rules = compiler.proxies();
         let chains = compiler.chains();
         let mut servers = Vec::new();
-        let mut balance = Vec::new();
+        let (mut balance, mut rdp_cookie) = (Vec::new(), Vec::new());
         let mut default_backend = Vec::new();
         let backends =
             config.proxies.entries().rev().filter(|(_, proxy)| proxy.kind.has_backend() && proxy.service.is_none());
@@ -109,6 +111,8 @@ impl Program {
                 None => proxy.kind.has_backend().then_some(id),
             });
             balance.push(balance_expression(proxy).and_then(|line| compiler.expression(line, id, Places::REQUEST)));
+            let cookie = proxy.persist_rdp_cookie.as_ref();
+            rdp_cookie.push(cookie.and_then(|line| compiler.expression(line, id, Places::REQUEST)));
             // A server that is added later may be checked even if no server is now.
             checks.push(proxy.kind.has_backend().then(|| Arc::new(check::compile::compile(proxy, id, &mut compiler))));
             let word = |text: &str| Word { text: text.to_owned(), span: Span::default() };
@@ -142,6 +146,7 @@ impl Program {
             default_backend: default_backend.into(),
             backends,
             balance: balance.into(),
+            rdp_cookie: rdp_cookie.into(),
             checks: checks.into(),
         }
     }

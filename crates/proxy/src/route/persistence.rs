@@ -10,6 +10,10 @@ use crate::{
 use penstock_backends::{balance::Subject, queue::Priority};
 use penstock_config::model::{BalanceKey, Proxy};
 use penstock_rules::{Answer, Condition, ServerOf, Value};
+use std::{
+    net::{Ipv4Addr, SocketAddr},
+    sync::Arc,
+};
 
 /// Applies what takes precedence over the balance algorithm: `use-server`; and finds whether persistence applies.
 pub(crate) fn bind(conn: &mut Conn<'_>, x: &mut Exchange, pool: &Backend, stage: Readable) -> ForcedOrIgnored {
@@ -50,6 +54,36 @@ pub(crate) fn bind(conn: &mut Conn<'_>, x: &mut Exchange, pool: &Backend, stage:
 pub(crate) struct ForcedOrIgnored {
     pub forced: bool,
     pub ignored: bool,
+}
+
+/// Uses the server whose address is in a cookie of RDP (`persist rdp-cookie`), unless `use-server` has named one.
+pub(crate) fn follow_rdp_cookie(conn: &mut Conn<'_>, x: &mut Exchange, pool: &Backend) {
+    let worker = conn.worker;
+    let shared = &worker.shared;
+    let Some(expression) = shared.program.rdp_cookie[pool.proxy].as_ref().filter(|_| x.persistent.is_none()) else {
+        return;
+    };
+    let named = {
+        let context = context::context(conn, x, Readable::Raw);
+        expression.eval(&context).ok().and_then(|cookie: Value<'_>| address_in_rdp_cookie(&cookie.to_text()))
+    };
+    let Some(named) = named else { return };
+    let even_down = shared.config.proxies[pool.proxy].options.persist;
+    let servers = pool.servers();
+    let is_named = |server: &&Arc<Server>| server.endpoint.load().target(None) == Some(Target::Ip(named));
+    if let Some(server) = servers.iter().find(is_named).filter(|server| even_down || server.is_running()) {
+        x.persistent = Some(server.at.server);
+        x.cookie.direct = true;
+    }
+}
+
+/// `ADDRESS.PORT.` and something else: the bytes of an IPv4 address as a number of which the first byte is the lowest, and those of a
+/// port likewise.
+fn address_in_rdp_cookie(cookie: &[u8]) -> Option<SocketAddr> {
+    let mut parts = std::str::from_utf8(cookie).ok()?.split('.');
+    let (address, port) = (parts.next()?.parse::<u32>().ok()?, parts.next()?.parse::<u16>().ok()?);
+    parts.next()?;
+    Some(SocketAddr::new(Ipv4Addr::from(address.to_le_bytes()).into(), port.swap_bytes()))
 }
 
 /// Uses the server that a stick table remembers, unless something else has named one.
@@ -172,4 +206,20 @@ pub(crate) fn last_server(conn: &Conn<'_>, pool: &Backend, proxy: &Proxy) -> Opt
     let is_free = |server| is_bound || proxy.max_keep_alive_queue.is_none_or(|most| pool.queue_is_below(server, most));
     let last = conn.own.last(pool.proxy).filter(|&server| pool.get(server).is_some_and(|server| server.is_usable()));
     last.filter(|&server| is_free(server))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_rdp_cookie_names_an_address_and_a_port() {
+        let named = |cookie: &str| address_in_rdp_cookie(cookie.as_bytes()).map(|address| address.to_string());
+        // Microsoft's own example, of 10.0.0.15 and port 3389.
+        assert_eq!(named("251658250.15629.0000").as_deref(), Some("10.0.0.15:3389"));
+        for wrong in ["", "251658250", "251658250.15629", "x.15629.0000", "4294967296.15629.0000", "251658250.65536.0"]
+        {
+            assert_eq!(named(wrong), None, "{wrong}");
+        }
+    }
 }

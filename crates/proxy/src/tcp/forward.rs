@@ -46,6 +46,7 @@ pub(super) async fn to_backend(conn: &mut Conn<'_>, client: &mut Raw, x: &mut Ex
     // Rules see what the client has sent so far.
     std::mem::swap(&mut x.body, &mut client.input);
     let bound = persistence::bind(conn, x, pool, Readable::Raw);
+    persistence::follow_rdp_cookie(conn, x, pool);
     persistence::stick(conn, x, pool, Readable::Raw);
     let mut want = persistence::want(conn, x, pool, Readable::Raw);
     want.persistent = want.persistent.or_else(|| persistence::last_server(conn, pool, proxy));
