@@ -1,6 +1,7 @@
 //! Where a request goes: runs the rules of its frontend, chooses the backend, runs that backend's rules, and applies
 //! persistence.
 
+pub(crate) mod checkcache;
 pub(crate) mod content;
 pub(crate) mod cookie;
 pub(crate) mod persistence;

@@ -19,8 +19,7 @@ pub(super) const KEYWORDS: &[Entry] = &[
     }),
     flag("option checkcache", BACK, "Blocks responses whose cookie a shared cache could store", |d, a| {
         set(d, a, |o| &mut o.checkcache)
-    })
-    .notice("responses are not searched for cookies that a cache could share"),
+    }),
     flag("option clitcpka", FRONT, "TCP keep-alive towards clients", |d, a| set(d, a, |o| &mut o.clitcpka)),
     flag("option srvtcpka", BACK, "TCP keep-alive towards servers", |d, a| set(d, a, |o| &mut o.srvtcpka)),
     Entry::new("option tcpka", NONE, "TCP keep-alive on both sides", |d, _| {

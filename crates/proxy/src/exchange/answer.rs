@@ -17,13 +17,15 @@ use super::{
 use crate::{
     exchange::live::Live,
     inspect::{self, passage, taps},
-    route::{self, cookie},
-    server::Server,
+    route::{self, checkcache, cookie},
+    rules::evaluate::count_denied_response,
+    server::{Notice, Server},
     tap::Copying,
 };
 use penstock_capture::Speaker;
-use penstock_config::model::Proxy;
-use penstock_http::Framing;
+use penstock_config::{model::Proxy, syslog};
+use penstock_http::{Framing, Known};
+use penstock_rules::{By, During, Termination};
 use std::future::poll_fn;
 
 /// A response whose head is in the exchange.
@@ -66,7 +68,15 @@ pub(super) async fn answer(live: &mut Live<'_, '_>, response: Answer<'_>) -> Res
         return Err(Ended::Over);
     };
     let by_rule = headers::to_client(live.x);
+    let had_cookie = live.x.response.fields.has(Known::SetCookie);
     cookie::to_client(live.x, proxy, worker.clock.unix_s());
+    if let Some(server) = server
+        && checkcache::finds(live.x, proxy, had_cookie)
+    {
+        request.give_back(buffers);
+        refuse_shared_cookie(live, server).await;
+        return Err(Ended::Over);
+    }
     let framing = headers::framing_to_client(live.x, framing);
     let (framing, encoding) = compress::begin(live.conn, live.x, framing);
     let reads_on = !request.done && live.client.reads_on();
@@ -135,4 +145,15 @@ pub(super) async fn answer(live: &mut Live<'_, '_>, response: Answer<'_>) -> Res
         skip_body(live.conn, upstream).await;
     }
     finish_body(live, server, result)
+}
+
+/// Answers 502 in place of a response that `option checkcache` stops, and says so in the log.
+async fn refuse_shared_cookie(live: &mut Live<'_, '_>, server: &Server) {
+    let (shared, proxy) = (&live.worker.shared, server.at.proxy);
+    let backend = &shared.config.proxies[proxy].name;
+    let text = format!("Blocking cacheable cookie in response from instance {backend}, server {}.", server.name);
+    shared.backends.announce(&Notice { proxy, severity: syslog::ALERT, text, mailed: None });
+    count_denied_response(live.conn, live.x);
+    live.x.log.termination = Termination(By::Refusal, During::Headers);
+    respond::error(live, 502).await;
 }
