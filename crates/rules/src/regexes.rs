@@ -1,6 +1,7 @@
 //! Regular expressions: linear in time, whatever the pattern and the input.
 
 mod ends;
+mod wide;
 
 use crate::{
     problem::Problem,
@@ -15,10 +16,11 @@ use std::{
     ops::Range,
     sync::{Arc, OnceLock},
 };
+use wide::Wide;
 
 /// A compiled regular expression on bytes.
 ///
-/// HAProxy uses PCRE if built with it. The engine here never backtracks, so that no request can make a match slow. The
+/// HAProxy uses PCRE if built with it. The engine here never backtracks, and what a byte of a text may cost is bounded. The
 /// syntax is the same except for what needs backtracking (back-references, look-around, atomic groups, possessive
 /// repetition), which is refused by name; leftmost-first preference, greedy and lazy repetition are as in PCRE. `\d`,
 /// `\w`, `\s` and `.` match ASCII bytes, as in PCRE without its UTF mode; `$` matches only at the very end, where PCRE
@@ -31,12 +33,20 @@ struct Compiled {
     regex: bytes::Regex,
     /// The number of states that the counted repetitions expand to, if there are many: see [`Regex::charge`].
     unfolded: usize,
+    /// What then tells whether there is a match at all.
+    wide: Option<Wide>,
     ignore_case: bool,
     /// Finds where matches end, and what their groups are, to replace all matches in long texts. Built when first
     /// needed.
     ends: OnceLock<Option<DFA>>,
     grouping: OnceLock<Option<meta::Regex>>,
 }
+
+/// The most states of an expression for which only the library can tell whether it matches, state by state.
+const UNFOLDED_MAX: usize = 1000;
+
+/// The most bytes times states in which the place of a match is looked for: some 100 ms.
+const STEPS_MAX: usize = 5_000_000;
 
 /// In a text up to this length, each match is found by a search of its own, even if each goes to the end.
 const SHORT: usize = 256;
@@ -56,26 +66,47 @@ impl Regex {
             .unicode(false)
             .size_limit(4 << 20)
             .build()
-            .map(|regex| {
-                let unfolded = unfolded(regex.as_str());
-                Regex(Arc::new(Compiled {
-                    regex,
-                    unfolded,
-                    ignore_case,
-                    ends: OnceLock::new(),
-                    grouping: OnceLock::new(),
-                }))
-            })
             .map_err(|error| Problem {
                 at: 0..pattern.len(),
                 message: format!("the regular expression '{pattern}' {}", reason(pattern, &error)),
                 hint: advice(pattern),
             })
+            .and_then(|regex| {
+                let (unfolded, wide) = unfolded(regex.as_str(), ignore_case);
+                if unfolded > UNFOLDED_MAX && wide.is_none() {
+                    return Err(Problem {
+                        at: 0..pattern.len(),
+                        message: format!(
+                            "the regular expression '{pattern}' expands to {unfolded} states by its counted repetitions"
+                        ),
+                        hint: Some(format!(
+                            "each byte of a request would cost a step for each of them; at most {UNFOLDED_MAX} are possible with \
+                             look-around assertions or where nearly all may follow each other: write '*' or '+' instead of a count"
+                        )),
+                    });
+                }
+                let (ends, grouping) = (OnceLock::new(), OnceLock::new());
+                Ok(Regex(Arc::new(Compiled { regex, unfolded, wide, ignore_case, ends, grouping })))
+            })
     }
     /// Whether the expression matches anywhere in `text`.
     pub fn is_match(&self, text: &[u8]) -> bool {
-        self.charge(text.len());
-        self.0.regex.is_match(text)
+        match &self.0.wide {
+            Some(wide) => {
+                let units = (wide.cost(text.len()) / cost::REGEX_WORDS).min(u32::MAX as usize / 2);
+                turn::spend(cost::REGEX + units as u32);
+                wide.is_match(text)
+            }
+            None => {
+                self.charge(text.len());
+                self.0.regex.is_match(text)
+            }
+        }
+    }
+    /// Whether it pays, and is possible within bounds, to look for the place of a match. Where that would take too many steps there
+    /// is none, as in HAProxy, whose library gives up after some millions.
+    fn can_be_found(&self, text: &[u8]) -> bool {
+        self.0.wide.is_none() || text.len().saturating_mul(self.0.unfolded) <= STEPS_MAX && self.is_match(text)
     }
     /// Charges the turn for a search in a text of this length. An automaton with some hundred states that may all be
     /// live at once, as in `a[ab]{255}c`, is not made deterministic, so each byte is processed for each state
@@ -87,6 +118,10 @@ impl Regex {
     /// Appends `text` with the first match, or all of them, replaced. `\0` to `\9` in the replacement are groups.
     /// Returns whether anything matched.
     pub fn replace(&self, text: &[u8], by: &[u8], all: bool, out: &mut Vec<u8>) -> bool {
+        if !self.can_be_found(text) {
+            out.extend_from_slice(text);
+            return false;
+        }
         let (before, long) = (out.len(), all && text.len() > SHORT);
         match long.then(|| self.replace_long(text, by, out)).flatten() {
             Some(found) => found,
@@ -138,6 +173,10 @@ impl Regex {
     }
     /// The same, with a replacement that is only made if there is a match.
     pub fn rewrite_with<B: AsRef<[u8]>>(&self, text: &[u8], by: impl FnOnce() -> B, out: &mut Vec<u8>) -> bool {
+        if !self.can_be_found(text) {
+            return false;
+        }
+        self.charge(text.len());
         let Some(found) = self.0.regex.captures(text) else { return false };
         expand(by().as_ref(), text, &array::from_fn(|group| found.get(group).map(|part| part.range())), out);
         true
@@ -280,13 +319,14 @@ pub(crate) fn required_texts(pattern: &str) -> Result<Option<Vec<Vec<u8>>>, Prob
     }
 }
 
-/// The number of states that counted repetitions add to those of a pattern, if that is large.
-fn unfolded(pattern: &str) -> usize {
+/// The number of states of a pattern, if counted repetitions make it large, and what then tells whether it matches.
+fn unfolded(pattern: &str, ignore_case: bool) -> (usize, Option<Wide>) {
     const MANY: usize = 100;
-    let parsed = regex_syntax::ParserBuilder::new().unicode(false).utf8(false).build().parse(pattern);
-    let Ok(hir) = parsed else { return 0 };
+    let mut parser = regex_syntax::ParserBuilder::new();
+    let parsed = parser.unicode(false).utf8(false).case_insensitive(ignore_case).build().parse(pattern);
+    let Ok(hir) = parsed else { return (0, None) };
     let [once, all] = states(&hir);
-    if all - once > MANY { all } else { 0 }
+    if all - once > MANY { (all, Wide::new(&hir)) } else { (0, None) }
 }
 
 /// The number of states of a pattern with each repetition counted once, and with each expanded.
@@ -412,13 +452,27 @@ mod tests {
 
     #[test]
     fn counted_repetitions_are_paid_for_and_long_alternations_are_not() {
-        assert_eq!(unfolded("[ab]*a[ab]{255}c$"), 258);
-        assert_eq!(unfolded("(?:[ab]{20}){30}"), 600);
-        assert_eq!(unfolded("^/(images|scripts|styles|fonts|downloads|documents)/[a-z]{2,40}/.*$"), 0);
-        let regex = Regex::new("[ab]*a[ab]{255}c$", false).unwrap();
+        let states = |pattern| unfolded(pattern, false).0;
+        assert_eq!(states("[ab]*a[ab]{255}c$"), 258);
+        assert_eq!(states("(?:[ab]{20}){30}"), 600);
+        assert_eq!(states("^/(images|scripts|styles|fonts|downloads|documents)/[a-z]{2,40}/.*$"), 0);
+        let regex = Regex::new(r"\b[ab]*a[ab]{255}c$", false).unwrap();
         turn::begin(2_500);
         regex.is_match(&[b'a'; 13_000]);
         assert!(turn::end(), "the turn is over");
+    }
+
+    #[test]
+    fn no_search_goes_through_more_states_than_is_bounded() {
+        let regex = Regex::new("([^?&]{1,255}[?&]?){1,30}#", false).unwrap();
+        let text = [&[b'a'; 14_000][..], b"#"].concat();
+        assert!(regex.is_match(&text) && !regex.is_match(&text[..14_000]));
+        let mut out = Vec::new();
+        assert!(!regex.replace(&text, b"x", true, &mut out) && out == text, "its place is not looked for");
+        assert!(regex.replace(b"ab#c", b"x", true, &mut Vec::new()), "in a short text it is");
+        let refused = Regex::new(r"\b([ab]{1,200}){1,20}\b", false).unwrap_err();
+        assert!(refused.message.contains("4000 states"), "{}", refused.message);
+        assert!(Regex::new("([^?&]{1,255}B?){1,30}#", true).unwrap().is_match(b"ab#"), "without regard to case");
     }
 
     #[test]

@@ -49,6 +49,8 @@ pub mod cost {
     pub const REGEX_LONG_BYTES: usize = 8;
     /// How many bytes times states one unit pays for, if an automaton is too large to be made deterministic.
     pub const REGEX_STATES: usize = 8;
+    /// How many words one unit pays for where all states are gone through at a time.
+    pub const REGEX_WORDS: usize = 100;
 }
 
 const ENDLESS: i64 = i64::MAX;
