@@ -97,7 +97,8 @@ pub fn state_framing(fields: &mut Fields, framing: Framing, reads_chunks: bool, 
         }
         Framing::Chunked => {
             fields.remove_known(Known::ContentLength);
-            if reads_chunks && only_chunked(fields).is_err() {
+            // In these letters, since recipients may compare them, and in one line.
+            if reads_chunks && !fields.all_known(Known::TransferEncoding).eq([&b"chunked"[..]]) {
                 fields.set(b"transfer-encoding", b"chunked").expect("a name and a token");
             }
         }

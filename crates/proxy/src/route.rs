@@ -306,6 +306,10 @@ pub(crate) async fn response(live: &mut Live<'_, '_>, ahead: &mut Ahead<'_>) -> 
     if shared.program.reads_responses {
         buffered_body::look_ahead(live.conn, live.x, ahead).await;
     }
+    // Before rules, which may look into the table. Behind a device it was remembered there.
+    if let Some(server) = live.x.server.clone().filter(|_| live.x.passage.out.is_none()) {
+        persistence::remember(live.conn, live.x, &server, Readable::Response);
+    }
     if is_seen {
         spoe::http(live, SpoeEvent::HttpResponse, Readable::Response).await;
     }
@@ -318,10 +322,6 @@ pub(crate) async fn response(live: &mut Live<'_, '_>, ahead: &mut Ahead<'_>) -> 
     }
     if let Some(capture) = shared.config.proxies[live.conn.frontend].capture_cookie.as_ref().filter(|_| is_seen) {
         live.x.txn.response_cookie = headers::captured_set_cookie(&live.x.response.fields, capture);
-    }
-    // Behind a device it was remembered there.
-    if let Some(server) = live.x.server.clone().filter(|_| live.x.passage.out.is_none()) {
-        persistence::remember(live.conn, live.x, &server, Readable::Response);
     }
     if !after_response::run(live.conn, live.x) {
         live.x.log.termination = Termination(By::Refusal, During::Headers);

@@ -284,7 +284,10 @@ pub(super) async fn forward(
                 }
                 // A server may send interim responses for ever.
                 match flush(live).await {
-                    Ok(()) => continue,
+                    Ok(()) => {
+                        patience.begin_anew();
+                        continue;
+                    }
                     Err(Unsent::Late) => Head::Timeout(Side::Client),
                     Err(Unsent::Closed) => Head::Gone,
                 }

@@ -86,6 +86,10 @@ impl Patience {
     pub fn obey_rules(&mut self, conn: &Conn<'_>, x: &Exchange, proxy: &Proxy) {
         (self.client, self.server) = (client_timeout(conn, x), server_timeout(x, proxy));
     }
+    /// Called when something came from the server, and the time for something else ran meanwhile: both deadlines begin anew.
+    pub fn begin_anew(&mut self) {
+        (self.client_due, self.server_due) = (None, None);
+    }
     /// As [`Patience::poll`] for two byte streams, from the client and to it, each of which ends by itself. Once one has
     /// ended, `timeout client-fin` or `server-fin` of `fins` applies to the side that was told so.
     pub fn poll_streams(
