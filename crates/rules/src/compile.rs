@@ -524,7 +524,9 @@ impl<'a> Compiler<'a> {
                 Some(format!("one of {}", codes.join(", ")));
             return None;
         }
-        Some((reply.status, reply))
+        // Without a file for it in the section that the line names, it is as if the line were not there, as in HAProxy.
+        let is_missing = matches!(reply.body, Body::Empty) && line.words.iter().any(|word| word.text == "errorfiles");
+        (!is_missing).then_some((reply.status, reply))
     }
 }
 

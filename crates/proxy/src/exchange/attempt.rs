@@ -285,6 +285,7 @@ pub(super) async fn forward(
                 // A server may send interim responses for ever.
                 match flush(live).await {
                     Ok(()) => {
+                        live.x.count_response(upstream);
                         patience.begin_anew();
                         continue;
                     }

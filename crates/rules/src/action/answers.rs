@@ -156,7 +156,10 @@ impl Build<'_, '_, '_> {
         match section.get(&status) {
             Some(file) => Some(Body::Raw(file.content.as_slice().into())),
             None => {
-                let message = format!("'http-errors {}' has no file for {status}: the body will be empty", name.text);
+                let message = format!(
+                    "'http-errors {}' has no file for {status}: the body will be empty, or with http-error the usual one",
+                    name.text
+                );
                 self.diagnostics.warning(name.span, message);
                 Some(Body::Empty)
             }
