@@ -91,7 +91,7 @@ impl Block {
 
     fn state(&self) -> &AtomicU32 {
         // SAFETY: the block lives as long as its memory, and nobody has a reference to more of it than this atomic.
-        unsafe { &*(&raw const (*self.head()).state) }
+        unsafe { &(*self.head()).state }
     }
 
     /// Lays a piece out in a free block.
