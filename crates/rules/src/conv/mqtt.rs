@@ -203,7 +203,7 @@ impl<'a> Packet<'a> {
             CONNACK => packet.connack(&mut reader),
             _ => Err(Invalid),
         };
-        Some(read.and_then(|()| if reader.0.is_empty() { Ok(packet) } else { Err(Invalid) }))
+        Some(read.and(if reader.0.is_empty() { Ok(packet) } else { Err(Invalid) }))
     }
 
     /// 3.1.
