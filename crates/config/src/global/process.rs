@@ -482,6 +482,11 @@ const fn detection(name: &'static str) -> Entry {
     Entry::accepted(name, ANYTHING, "Device detection", "device detection is not supported; its fetches are refused")
 }
 
+/// A user or group, by name or by number.
+fn account(args: &mut Args<'_>, is_name: bool, name: &str, number: &str) -> Result<Account, Reported> {
+    Ok(if is_name { Account::Name(args.text(name)?) } else { Account::Id(args.number(number, 0..=u32::MAX)?) })
+}
+
 /// What `bind` lines from here on start from; `stats socket` does not.
 fn unix_bind(global: &mut Global, args: &mut Args<'_>) -> Parsed {
     const KNOWN: [&str; 6] = ["prefix", "mode", "user", "uid", "group", "gid"];
@@ -497,18 +502,12 @@ fn unix_bind(global: &mut Global, args: &mut Args<'_>) -> Parsed {
             }
             "mode" => args.around.unix_bind.mode = Some(octal(args)?),
             "user" | "uid" => {
-                let value = match word.text.as_str() {
-                    "user" => Account::Name(args.text("a user")?),
-                    _ => Account::Id(args.number("a user's number", 0..=u32::MAX)?),
-                };
+                let value = account(args, word.text == "user", "a user", "a user's number")?;
                 args.around.unix_bind.user = Some(value.clone());
                 global.unix_bind_user = Some(Spanned { value, span: word.span });
             }
             "group" | "gid" => {
-                let value = match word.text.as_str() {
-                    "group" => Account::Name(args.text("a group")?),
-                    _ => Account::Id(args.number("a group's number", 0..=u32::MAX)?),
-                };
+                let value = account(args, word.text == "group", "a group", "a group's number")?;
                 args.around.unix_bind.group = Some(value.clone());
                 global.unix_bind_group = Some(Spanned { value, span: word.span });
             }

@@ -68,10 +68,11 @@ pub(super) async fn answer(live: &mut Live<'_, '_>, response: Answer<'_>) -> Res
         return Err(Ended::Over);
     };
     let by_rule = headers::to_client(live.x);
-    let had_cookie = live.x.response.fields.has(Known::SetCookie);
+    let may_share = proxy.options.checkcache && live.x.response.fields.has(Known::SetCookie);
     cookie::to_client(live.x, proxy, worker.clock.unix_s());
     if let Some(server) = server
-        && checkcache::finds(live.x, proxy, had_cookie)
+        && may_share
+        && checkcache::finds(live.x, proxy)
     {
         request.give_back(buffers);
         refuse_shared_cookie(live, server).await;

@@ -4,10 +4,10 @@ use crate::exchange::state::Exchange;
 use penstock_config::model::{Cookie, Proxy};
 use penstock_http::{Fields, Known, list};
 
-/// Whether the response to be sent has a cookie of the server that a cache could store. `had_cookie` says whether the server set one,
-/// which may have been taken out since; the cookie that names the server is no matter.
-pub(crate) fn finds(x: &Exchange, proxy: &Proxy, had_cookie: bool) -> bool {
-    proxy.options.checkcache && had_cookie && !is_private(x, proxy.cookie.as_ref()) && {
+/// Whether a cache could store the response to be sent, to which the server has set a cookie. That may have been taken out since; the
+/// cookie that names the server is no matter.
+pub(crate) fn finds(x: &Exchange, proxy: &Proxy) -> bool {
+    !is_private(x, proxy.cookie.as_ref()) && {
         let shared_by_default = is_safe(x.request.method()) && is_storable(x.response.status());
         may_be_shared(shared_by_default, &x.response.fields)
     }
