@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """All studies at their full length, one after the other: four hours on two cores. Writes docs/measurements/STUDY.
 
-    scripts/studies.py [--share S] [--out DIR] [STUDY...]
+    scripts/studies.py [--share S] [--out DIR] [--without LIST] [STUDY...]
 
---share 0.1 makes every window a tenth as long, to see that all goes through; give --out with it. Loopback, in a network namespace
-of its own where that can be had (see scripts/library/network.py). Run through `make studies`, which builds first.
+--share 0.1 makes every window a tenth as long, to see that all goes through; give --out with it. --without names contestants that
+cannot run on this machine: a result without one that was asked for is partial. Loopback, in a network namespace of its own where that
+can be had (see scripts/library/network.py). Run through `make studies`, which builds first.
 """
 
 import argparse
@@ -32,9 +33,16 @@ STUDIES = {
     "offload": (60, ["--steps", "1", "--rounds", "3", "--connections", "64", "--contestants", THREE]),
     # Squid's windows are short, so that all of them together are half an hour.
     "orchestration": (8, ["--steps", "1", "--rounds", "5", "--connections", "64", "--contestants",
-                          "haproxy,penstock-native,penstock-sw,penstock-tcp,squid"]),
+                          "haproxy,penstock-native,penstock-sw,penstock-tcp,squid,sslsplit"]),
     "cpu-against-rate": (30, ["--steps", "1", "--rounds", "3", "--connections", "1000", "--contestants", THREE]),
 }
+
+
+def without(absent, arguments):
+    """A study's arguments with its contestants, all but those that are absent."""
+    at = arguments.index("--contestants") + 1
+    present = [name for name in arguments[at].split(",") if name not in absent.split(",")]
+    return [*arguments[:at], ",".join(present), *arguments[at + 1:]]
 
 
 def run(command, folder):
@@ -50,6 +58,7 @@ def run(command, folder):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--share", type=float, default=1.0)
+    parser.add_argument("--without", default="")
     parser.add_argument("--out", type=pathlib.Path, default=TREE / "docs/measurements")
     parser.add_argument("studies", nargs="*", choices=[[], *STUDIES])
     options = parser.parse_args()
@@ -60,7 +69,8 @@ def main():
         began, out = time.monotonic(), options.out / name
         out.mkdir(parents=True, exist_ok=True)
         # From beside its results, so that the command on the page is one that anybody may type.
-        command = [penstock, "bench", "study", name, *more, "--duration", f"{seconds * options.share:g}s", "--out", name]
+        command = [penstock, "bench", "study", name, *without(options.without, more), "--duration", f"{seconds * options.share:g}s",
+                   "--out", name]
         code, interrupted = run(command, options.out)
         result = out / "result.json"
         if result.exists():

@@ -31,7 +31,8 @@ def own_network() -> None:
         return
     probe = subprocess.run(["unshare", "--net", "ip", "link", "set", "lo", "up"], capture_output=True)
     if probe.returncode == 0:
-        again = "ip link set lo up && exec \"$@\""
+        # With 127.0.0.1 alone, resolvers take a machine for one without IPv4 (AI_ADDRCONFIG), and SSLsplit does not start.
+        again = "ip link set lo up && ip address add 127.0.0.2/8 dev lo && exec \"$@\""
         os.environ["PENSTOCK_BENCH_NETWORK"] = "own"
         os.execvp("unshare", ["unshare", "--net", "sh", "-c", again, "sh", sys.executable, *sys.argv])
 
