@@ -5,7 +5,10 @@ mod common;
 
 use common::{
     Place, penstock, run,
-    study::{cells, everybody, has_namespaces, is_installed, is_seen_in_a_browser, said, skip, study},
+    study::{
+        cells, everybody, has_namespaces, is_installed, is_seen_in_a_browser, is_squid_without_a_processor, said, skip,
+        study,
+    },
 };
 use penstock_qat_double::Double;
 use serde_json::Value;
@@ -149,7 +152,8 @@ fn orchestrates(result: &Value) {
         if case.starts_with("GET") {
             assert!(window["full_handshakes"].as_u64() >= window["done"].as_u64(), "a full handshake each: {cell}");
         } else {
-            assert!(window["bytes_a_second"].as_f64() > Some(1e5), "{cell}");
+            let moved = window["bytes_a_second"].as_f64() > Some(1e5);
+            assert!(moved || is_squid_without_a_processor(cell), "{cell}");
         }
     }
     // What inspects, and is asked as often by both.

@@ -62,7 +62,8 @@ pub fn study(place: &Place, name: &str, more: &[&str]) -> Value {
     }
     for cell in cells(&result) {
         let window = &cell["windows"][0];
-        assert!(window["done"].as_u64() > Some(0) && window["cpu_us"].as_f64() > Some(0.0), "{name}: {cell}");
+        let worked = window["done"].as_u64() > Some(0) && window["cpu_us"].as_f64() > Some(0.0);
+        assert!(worked || is_squid_without_a_processor(cell), "{name}: {cell}");
         // Squid loses a request now and then while the machine is busy.
         let failed = window["failed"].as_u64().filter(|_| cell["contestant"] != "squid");
         assert_eq!((failed.unwrap_or(0), window["resumed_handshakes"].as_u64()), (0, Some(0)), "{name}: {cell}");
@@ -72,6 +73,13 @@ pub fn study(place: &Place, name: &str, more: &[&str]) -> Value {
     let raw = std::fs::read_to_string(out.join("raw.jsonl")).unwrap();
     assert!(raw.lines().count() >= cells(&result).len(), "{name}");
     result
+}
+
+/// Whether this is Squid, and other programs had its processor: large bodies cost it so much that even a long window may then end before
+/// it has sent one.
+pub fn is_squid_without_a_processor(cell: &Value) -> bool {
+    let doubts = cell["windows"][0]["doubts"].as_array().unwrap();
+    cell["contestant"] == "squid" && doubts.iter().any(|doubt| doubt["kind"] == "neighbours")
 }
 
 pub fn cells(result: &Value) -> &Vec<Value> {
