@@ -41,6 +41,7 @@ mod tests {
         ("runtime-changes-file", "HAProxy 2.6 does not know it"),
         ("stats-file", "HAProxy 2.6 does not know it"),
         ("tune.cli.*", "HAProxy 2.6 does not know it"),
+        ("tune.compression.*", "HAProxy does not know it"),
         ("tune.crypto.*", "HAProxy 2.6 does not know it"),
         ("tune.h2.be.*", "HAProxy 2.6 does not know it"),
         ("tune.h2.fe.*", "HAProxy 2.6 does not know it"),

@@ -2,7 +2,7 @@
 
 use penstock_engine::{
     Class, DeviceReport,
-    hw::{Health, Summary},
+    hw::{CompressionReport, Health, Summary},
 };
 use std::fmt::Write as _;
 
@@ -34,7 +34,7 @@ pub fn render(out: &mut String, report: &DeviceReport) {
         ("benched_total", "counter", counters.benched, "Times a worker took the device out of service"),
         ("benched_workers", "gauge", counters.is_benched, "Workers for whom it is out of service now"),
         ("restarts_total", "counter", report.restarts.into(), "Resets that instances have come back from"),
-        ("compression_instances", "gauge", report.compression as u64, "Instances for compression, which are not used"),
+        ("compression_instances", "gauge", report.compression as u64, "Instances for compression"),
     ] {
         head(out, name, kind, help);
         let _ = writeln!(out, "penstock_device_{name} {value}");
@@ -46,6 +46,34 @@ pub fn render(out: &mut String, report: &DeviceReport) {
             let (instance, value) = (label(&instance.name), value(instance));
             let _ = writeln!(out, "penstock_device_{name}{{instance=\"{instance}\",node=\"{node}\"}} {value}");
         }
+    }
+}
+
+/// Adds the metrics of compression by the device.
+pub fn render_compression(out: &mut String, report: &CompressionReport) {
+    let c = &report.counters;
+    let up = report.instances.iter().filter(|instance| instance.health == Health::Up).count() as u64;
+    for (name, kind, value, help) in [
+        ("instances_up", "gauge", up, "Instances for compression that take requests"),
+        ("bytes_total", "counter", c.bytes_device, "Bytes of bodies that the device has compressed rightly"),
+        (
+            "software_bytes_total",
+            "counter",
+            c.bytes_software,
+            "Bytes that it might have had, and software has compressed",
+        ),
+        ("pieces_total", "counter", c.pieces, "Pieces of bodies given to the device"),
+        ("redone_total", "counter", c.wrong + c.late + c.failed, "Pieces that software compressed again"),
+        ("wrong_total", "counter", c.wrong, "Pieces whose answer did not become what it was made of"),
+        ("late_total", "counter", c.late, "Pieces without an answer in time"),
+        ("failed_total", "counter", c.failed, "Pieces whose answer was an error"),
+        ("full_total", "counter", c.full, "Pieces for which the device had no room"),
+        ("benched_total", "counter", c.benched, "Times a worker took it out of service for compression"),
+        ("requests", "gauge", c.depth, "Pieces in progress"),
+    ] {
+        let name = format!("compression_{name}");
+        head(out, &name, kind, help);
+        let _ = writeln!(out, "penstock_device_{name} {value}");
     }
 }
 
@@ -61,7 +89,7 @@ fn label(text: &str) -> String {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use penstock_engine::DeviceCounters;
+    use penstock_engine::{DeviceCounters, hw::CompressionCounters};
 
     /// An instance that is up, with seven requests in progress.
     pub(crate) fn instance(name: &str) -> Summary {
@@ -100,5 +128,23 @@ pub(crate) mod tests {
             assert!(page.lines().any(|found| found == line), "{line} in\n{page}");
         }
         assert!(!page.contains("x25519"));
+    }
+
+    #[test]
+    fn compression_is_shown_with_what_was_redone() {
+        let mut counters = CompressionCounters { bytes_device: 65_536, bytes_software: 100, ..Default::default() };
+        (counters.pieces, counters.wrong, counters.late, counters.failed) = (9, 1, 2, 3);
+        let lost = Summary { health: Health::Lost, ..instance("dc1") };
+        let mut page = String::new();
+        render_compression(&mut page, &CompressionReport { counters, instances: vec![instance("dc0"), lost] });
+        for line in [
+            "penstock_device_compression_instances_up 1",
+            "penstock_device_compression_bytes_total 65536",
+            "penstock_device_compression_software_bytes_total 100",
+            "penstock_device_compression_redone_total 6",
+            "penstock_device_compression_wrong_total 1",
+        ] {
+            assert!(page.lines().any(|found| found == line), "{line} in\n{page}");
+        }
     }
 }

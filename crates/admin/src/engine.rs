@@ -48,6 +48,7 @@ pub fn render(out: &mut String, report: &Report) {
     }
     process(out, counters);
     report.device.iter().for_each(|device| device::render(out, device));
+    report.compression.iter().for_each(|compression| device::render_compression(out, compression));
     let line = &report.line;
     for (name, kind, value, help) in [
         ("waiting", "gauge", line.waiting, "Handshakes in the line before the engine"),

@@ -7,6 +7,7 @@
 //! and an answer takes a fraction of that.
 
 mod check;
+mod compressor;
 mod hardware;
 mod key;
 mod pace;
@@ -20,12 +21,13 @@ use crate::{
 };
 use aws_lc_rs::{digest, rand};
 use check::{Samples, Signed};
+pub use compressor::{CompressionCounters, CompressionReport, Compressor, Deflation, PieceId};
 pub use hardware::{Hardware, Unusable};
 use key::DeviceKey;
 pub use pace::Pace;
 use penstock_lanes::{Lanes, rsa::RsaSize};
 use penstock_qat::{self as qat, Channel, Outcome, Refused, Request};
-pub use penstock_qat::{Health, Options, Summary, Unavailable};
+pub use penstock_qat::{Health, Options, Summary, Unavailable, deflate::PIECE_MAX};
 pub use report::{DeviceCounters, DeviceReport};
 use slab::Slab;
 use std::{

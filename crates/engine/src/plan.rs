@@ -2,7 +2,7 @@
 
 use crate::{
     Both, Classes, Settings,
-    hw::{self, Hardware, Hw},
+    hw::{self, Compressor, Deflation, Hardware, Hw},
     policy::Limits,
     sw::{Costs, Sw},
     worker,
@@ -116,6 +116,8 @@ pub struct Plan {
     pub classes: Classes,
     /// Whether a device gets only the classes that it makes cheaper: true where no device was asked for.
     pub only_what_pays: bool,
+    /// What a device compresses, if it is to compress anything.
+    pub deflation: Option<Deflation>,
     /// The device, once it has been opened.
     pub hardware: Option<Arc<Hardware>>,
 }
@@ -135,14 +137,22 @@ impl Plan {
             settings: Plan::settings(Limits::default()),
             classes: Classes::default(),
             only_what_pays: false,
+            deflation: None,
             hardware: None,
         }
     }
 
     /// Changes the plan to one without a device: engines in software take its place.
     pub fn without_device(&mut self) {
-        self.kind = Kind::software(self.lanes);
+        if self.kind.has_device() {
+            self.kind = Kind::software(self.lanes);
+        }
         self.hardware = None;
+    }
+
+    /// Gives a worker's compressor its share of the device, or takes it away.
+    pub fn install_compressor(&self, compressor: &Compressor) {
+        compressor.install(self.hardware.as_deref(), self.deflation);
     }
 
     /// Whether a device has been opened for this plan.

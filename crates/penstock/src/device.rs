@@ -30,17 +30,31 @@ pub struct Awaited {
 ///
 /// If it cannot be used, and no other engine may replace it.
 pub fn open(plan: &Plan, workers: usize, is_successor: bool) -> Result<Opened, String> {
-    if !plan.kind.has_device() {
+    if !plan.kind.has_device() && plan.deflation.is_none() {
         return Ok(Opened { plan: plan.clone(), later: None });
     }
+    let demands = plan.deflation.is_some_and(|deflation| deflation.demanded);
     let why = match with_device(plan, workers) {
-        Ok(plan) => return Ok(Opened { plan, later: None }),
+        Ok(plan) if demands && !compresses(&plan) => {
+            return Err(format!("compression by 'hw' cannot use its QuickAssist device: {NO_INSTANCE}"));
+        }
+        Ok(plan) => {
+            say_what_compresses(&plan);
+            return Ok(Opened { plan, later: None });
+        }
         Err(why) => why,
     };
     let mut without = plan.clone();
     without.without_device();
     let later = (is_successor && why.may_pass()).then(|| Awaited { plan: plan.clone(), workers });
+    if later.is_none() && demands {
+        return Err(format!(
+            "compression by 'hw' cannot use its QuickAssist device: {why}; 'auto' would go on without"
+        ));
+    }
     match (&later, plan.kind) {
+        (None, Kind::Native | Kind::Sw) => eprintln!("penstock: the QuickAssist device is not used: {why}"),
+        (Some(_), Kind::Native | Kind::Sw) => eprintln!("penstock: the QuickAssist device is not free yet: {why}"),
         (None, Kind::Hw) => {
             return Err(format!(
                 "the engine 'hw' cannot use its QuickAssist device: {why}; 'hw+sw' would go on without"
@@ -58,8 +72,38 @@ pub fn open(plan: &Plan, workers: usize, is_successor: bool) -> Result<Opened, S
 }
 
 fn with_device(plan: &Plan, workers: usize) -> Result<Plan, Unusable> {
-    let hardware = Hardware::open(&Options::default(), workers)?;
-    Ok(Plan { hardware: Some(hardware), ..plan.clone() })
+    let options = Options { compression: plan.deflation.is_some(), ..Options::default() };
+    let mut plan = plan.clone();
+    let opened = if plan.kind.has_device() {
+        Hardware::open(&options, workers)
+    } else {
+        Hardware::open_for_compression(&options, workers)
+    };
+    let hardware = match opened {
+        // What is wrong with handshakes does not concern compression.
+        Err(why) if plan.deflation.is_some() && plan.kind == Kind::HwSw => {
+            let hardware = Hardware::open_for_compression(&options, workers).map_err(|_| why.clone())?;
+            plan.without_device();
+            eprintln!("penstock: the QuickAssist device is for compression alone: {why}; '{}' computes", plan.kind);
+            hardware
+        }
+        opened => opened?,
+    };
+    plan.hardware = Some(hardware);
+    Ok(plan)
+}
+
+const NO_INSTANCE: &str = "it has no instance for compression without state that verifies what it did";
+
+fn say_what_compresses(plan: &Plan) {
+    if plan.deflation.is_some() && !compresses(plan) {
+        eprintln!("penstock: the QuickAssist device does not compress: {NO_INSTANCE}; software does");
+    }
+}
+
+/// Whether the plan's device has instances for compression.
+fn compresses(plan: &Plan) -> bool {
+    plan.hardware.as_ref().is_some_and(|hardware| !hardware.device().deflaters().is_empty())
 }
 
 /// The delay before the first try, which is made when the previous process has been told to drain; and the limit of
@@ -79,7 +123,11 @@ impl Awaited {
                 }
                 match with_device(&self.plan, self.workers) {
                     Ok(plan) => {
-                        eprintln!("penstock: the QuickAssist device is free: '{}' computes", plan.kind);
+                        match plan.kind {
+                            Kind::Native | Kind::Sw => eprintln!("penstock: the QuickAssist device is free"),
+                            kind => eprintln!("penstock: the QuickAssist device is free: '{kind}' computes"),
+                        }
+                        say_what_compresses(&plan);
                         return handle.change_engine(&plan);
                     }
                     Err(why) if why.may_pass() => pause = (pause * 2).min(MOST),

@@ -17,6 +17,7 @@ use crate::{
     told,
 };
 use penstock_config::{Config, Diagnostics, Span, model::Global};
+use penstock_engine::plan::Kind;
 use penstock_proxy::{Before, Handle, ListenError, Listening, Predecessor, Runtime, stats_file::Past};
 use penstock_sys::{Forked, Signal, Signals, Silence};
 use std::{
@@ -215,15 +216,19 @@ fn replaces_others(flags: &Flags) -> bool {
 
 /// Opens the device that the engine may use, if any. Also returns what is to be waited for if that takes longer.
 fn open_device(runtime: &mut Runtime, flags: &Flags, reporter: &Reporter) -> Result<Option<Awaited>, String> {
+    let mut wanted = runtime.engine().clone();
     if !runtime.has_tls() {
-        return Ok(None);
+        if wanted.deflation.is_none() {
+            return Ok(None);
+        }
+        wanted.kind = Kind::Native;
     }
     let is_successor = match reporter.occasion() {
         Some(Occasion::Reload) => true,
         Some(Occasion::Replacement) => false,
         Some(Occasion::Start) | None => replaces_others(flags),
     };
-    let Opened { plan, later } = device::open(runtime.engine(), runtime.workers(), is_successor)?;
+    let Opened { plan, later } = device::open(&wanted, runtime.workers(), is_successor)?;
     runtime.set_engine(plan);
     Ok(later)
 }
@@ -320,7 +325,8 @@ pub fn build(mut config: Config, flags: &Flags, diagnostics: &mut Diagnostics) -
         limits::apply(&mut config, workers, diagnostics);
     }
     machine::check(&config, flags.check, diagnostics);
-    let engine = engine::plan(&config.global, engine::lanes(), engine::probe, diagnostics);
+    let mut engine = engine::plan(&config.global, engine::lanes(), engine::probe, diagnostics);
+    engine.deflation = engine::deflation(&config, engine::probe, diagnostics);
     let past = stats_file(&config.global, diagnostics);
     // `Runtime::build` consumes the configuration; its findings are shown with a copy of the files.
     let mut shown = Config { files: config.files.clone(), ..Config::default() };

@@ -371,7 +371,7 @@ fn the_device_is_shown_by_vv() {
     let page = shown(double.path());
     for line in [
         "hw+sw: a QuickAssist device for what costs less by it",
-        "by libqat.so.4: 3 instances for crypto, 1 for compression (not used)",
+        "by libqat.so.4: 3 instances for crypto, 1 for compression",
         "double, device 0, node 1, up: RSA ECDSA ECDH",
         "us on the device; not by 'auto'",
     ] {

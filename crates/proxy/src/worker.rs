@@ -23,7 +23,12 @@ use penstock_engine::Plan;
 use pulse::Who;
 use rustix::thread::{CpuSet, sched_setaffinity};
 use state::Worker;
-use std::{io, rc::Rc, sync::atomic::Ordering, time::Duration};
+use std::{
+    io,
+    rc::Rc,
+    sync::atomic::Ordering,
+    time::{Duration, Instant},
+};
 use tokio::{runtime::LocalOptions, sync::mpsc::UnboundedReceiver, task::JoinHandle};
 
 /// What a worker's thread is started with.
@@ -66,11 +71,13 @@ pub(crate) fn run(seed: Seed) {
         penstock_tls::warm_up();
     }
     plan.install();
+    plan.install_compressor(&worker.compressor);
     let serving = serve(worker.clone(), control, listeners, plan, ready);
     runtime.block_on(task::turns(&worker, Who::Worker, serving));
     // Connections that are still open end here; their log lines are written.
     drop(runtime);
     penstock_engine::worker::uninstall();
+    worker.compressor.install(None, None);
     worker.pool.close();
     worker.muxes.clear();
     worker.logger.flush();
@@ -93,6 +100,7 @@ async fn serve(
     task::spawn(&worker, Who::Worker, async move { logger.logger.run(&logger.clock).await });
     task::spawn(&worker, Who::Worker, keep_house(worker.clone()));
     task::spawn(&worker, Who::Worker, penstock_tls::drive_engine());
+    task::spawn(&worker, Who::Worker, drive_compressor(worker.clone()));
     task::spawn(&worker, Who::Worker, report_engine(worker.clone()));
     if worker.id == 0 {
         checks::start(&worker);
@@ -117,12 +125,14 @@ async fn serve(
                         if plan.has_device() {
                             plan.without_device();
                             plan.install();
+                            plan.install_compressor(&worker.compressor);
                         }
                     }
                     Some(Control::Engine(_)) if worker.draining.get() => {}
                     Some(Control::Engine(next)) => {
                         plan = *next;
                         plan.install();
+                        plan.install_compressor(&worker.compressor);
                     }
                     Some(Control::Errand(errand)) => errand.run(&worker),
                     Some(Control::Log(severity, text)) => worker.log_process(severity, &text),
@@ -170,10 +180,21 @@ async fn drain(worker: &Worker, acceptors: Vec<JoinHandle<()>>) {
 /// up for.
 async fn keep_house(worker: Rc<Worker>) {
     loop {
-        worker.shared.engines.publish(worker.id);
+        worker.shared.engines.publish(worker.id, worker.compressor.report());
         tokio::time::sleep(Duration::from_secs(1)).await;
         worker.pool.purge();
         worker.muxes.purge();
+    }
+}
+
+/// Collects what the device has compressed, if there is one. While something is due, the worker's loop does not sleep: its timers have
+/// a resolution of a millisecond, and an answer takes a fraction of that.
+async fn drive_compressor(worker: Rc<Worker>) {
+    loop {
+        std::future::poll_fn(|cx| worker.compressor.poll_work(cx)).await;
+        while worker.compressor.turn(Instant::now()) {
+            tokio::task::yield_now().await;
+        }
     }
 }
 
@@ -182,7 +203,7 @@ async fn report_engine(worker: Rc<Worker>) {
     loop {
         worker.arrivals.notified().await;
         tokio::time::sleep(ENGINE_REPORT_INTERVAL).await;
-        worker.shared.engines.publish(worker.id);
+        worker.shared.engines.publish(worker.id, worker.compressor.report());
     }
 }
 

@@ -169,6 +169,10 @@ impl Deflater {
         if self.waiting.len() >= DEPTH {
             return Err(Refused::Full);
         }
+        if self.waiting.is_empty() && !self.late.is_empty() {
+            // Nobody polls where nothing is waited for, and what is late takes room until it has been collected.
+            self.collect_late();
+        }
         let units = &self.device.units;
         let mut order: Vec<&(usize, Pinned)> =
             self.sessions.iter().filter(|(place, _)| units[*place].instance.health() == Health::Up).collect();
@@ -220,12 +224,7 @@ impl Deflater {
     /// Lets the library collect what its devices have answered, and reports what became of this channel's pieces.
     pub fn poll(&mut self, now: Instant, mut tell: impl FnMut(Tag, Deflated)) {
         self.device.poll_events(now);
-        for instance in self.mine().filter(|instance| instance.depth() > 0) {
-            instance.polling(|handle| {
-                // SAFETY: the instance has been started, and no other thread polls it. No quota: a ring is short.
-                unsafe { (self.calls.poll)(handle, 0) };
-            });
-        }
+        self.poll_instances();
         let mut at = 0;
         while let Some(waiting) = self.waiting.get(at) {
             if let Some(answer) = waiting.block.collect() {
@@ -240,8 +239,27 @@ impl Deflater {
                 at += 1;
             }
         }
+        self.free_answered();
+    }
+
+    fn poll_instances(&self) {
+        for instance in self.mine().filter(|instance| instance.depth() > 0) {
+            instance.polling(|handle| {
+                // SAFETY: the instance has been started, and no other thread polls it. No quota: a ring is short.
+                unsafe { (self.calls.poll)(handle, 0) };
+            });
+        }
+    }
+
+    /// Frees the blocks of pieces that have been answered after all.
+    fn free_answered(&mut self) {
         let answered = self.late.extract_if(.., |block| block.collect().is_some());
         self.free.extend(answered);
+    }
+
+    fn collect_late(&mut self) {
+        self.poll_instances();
+        self.free_answered();
     }
 
     /// Gives up every piece in progress: none of them is reported any more.

@@ -225,6 +225,31 @@ fn lost_blocks_are_replaced_up_to_a_bound() {
 }
 
 #[test]
+fn what_comes_late_makes_room_again_though_nobody_polls() {
+    // A ring, and a channel's blocks, full of pieces that were given up.
+    for (commands, most) in
+        [("ring 8\nlate_ms 300\ndeflate_late 8", 8), ("ring 1000\nlate_ms 300\ndeflate_late 32", 32)]
+    {
+        let (double, device) = opened(commands);
+        let mut channel = deflater(&device, 1);
+        let (piece, mut taken) = (text(1, 100), 0);
+        while taken < most {
+            while channel.submit(&piece, 0, Instant::now()).is_ok() {
+                taken += 1;
+            }
+            channel.poll(Instant::now(), |_, _| {});
+        }
+        assert_eq!((taken, channel.depth()), (most, 0), "{commands}");
+        assert_eq!(channel.submit(&piece, 1, Instant::now() + SOON), Err(Refused::Full), "{commands}");
+        std::thread::sleep(Duration::from_millis(500));
+        submit(&mut channel, &piece, 1);
+        assert_eq!(settle(&mut channel).len(), 1, "{commands}");
+        drop((channel, device));
+        ended_well(&double, 0);
+    }
+}
+
+#[test]
 fn a_reset_is_noticed_lived_through_and_ended() {
     let (double, device) = opened("service_us 7000000");
     let mut channel = deflater(&device, 1);

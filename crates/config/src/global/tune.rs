@@ -3,7 +3,7 @@
 use crate::{
     args::{Args, Parsed},
     keyword::{ANYTHING, Keyword, NONE, ONE},
-    model::{Global, H2Tune},
+    model::{CompressionEngine, Global, H2Tune},
     values::{list, number, number_above_zero, percentage, size, socket_owner, switch, switch_or_auto, time},
 };
 use std::time::Duration;
@@ -127,6 +127,19 @@ pub(super) const KEYWORDS: &[Entry] = &[
         "Level of compression, 1 (fastest) to 9 (smallest); that of br is 4 at most",
         |g, a| {
             g.tune.comp_maxlevel = a.number("a level of compression", 1..=9)?;
+            Ok(())
+        },
+    ),
+    Entry::new(
+        "tune.compression.engine",
+        ONE,
+        "What compresses: software (the default), a QuickAssist device (hw), or one where it pays (auto)",
+        |g, a| {
+            let span = a.peek().map_or(a.span, |word| word.span);
+            let names = [CompressionEngine::Software, CompressionEngine::Hw, CompressionEngine::Auto]
+                .map(|engine| (engine.name(), engine));
+            let value = a.choice("what compresses", &names)?;
+            g.tune.compression_engine = Some(crate::span::Spanned { value, span });
             Ok(())
         },
     ),

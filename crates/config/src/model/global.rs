@@ -201,6 +201,8 @@ pub struct Tune {
     pub cli_max_payload_size: usize,
     /// `tune.comp.maxlevel`: 1 to 9; default 1.
     pub comp_maxlevel: u32,
+    /// `tune.compression.engine`, if it was written.
+    pub compression_engine: Option<Spanned<CompressionEngine>>,
     /// `tune.peers.max-updates-at-once`; default 200.
     pub peers_max_updates: u32,
     /// `tune.maxrewrite`; default 1024.
@@ -258,6 +260,7 @@ impl Default for Tune {
             bufsize: 16384,
             cli_max_payload_size: 128 << 10,
             comp_maxlevel: 1,
+            compression_engine: None,
             peers_max_updates: 200,
             maxrewrite: 1024,
             http_maxhdr: 101,
@@ -299,6 +302,29 @@ pub struct H2Tune {
 impl Default for H2Tune {
     fn default() -> Self {
         H2Tune { initial_window_size: 65536, max_concurrent_streams: 100, max_frame_size: 16384, glitches_threshold: 0 }
+    }
+}
+
+/// What compresses bodies: a word of `tune.compression.engine`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum CompressionEngine {
+    /// The processor: the default.
+    #[default]
+    Software,
+    /// A QuickAssist device, which must be there; the processor does what the device cannot.
+    Hw,
+    /// A QuickAssist device, if there is one, for the pieces that cost the processor clearly less that way.
+    Auto,
+}
+
+impl CompressionEngine {
+    /// The word.
+    pub fn name(self) -> &'static str {
+        match self {
+            CompressionEngine::Software => "software",
+            CompressionEngine::Hw => "hw",
+            CompressionEngine::Auto => "auto",
+        }
     }
 }
 

@@ -11,7 +11,7 @@ use aws_lc_rs::{
     signature::{ECDSA_P256_SHA256_ASN1_SIGNING, ECDSA_P384_SHA384_ASN1_SIGNING, EcdsaKeyPair},
 };
 use penstock_lanes::Lanes;
-use penstock_qat::{Channel, Device, Options, Unavailable};
+use penstock_qat::{Channel, Deflater, Device, Options, Unavailable};
 use std::{
     fmt,
     rc::Rc,
@@ -74,10 +74,29 @@ impl Hardware {
     /// # Errors
     /// Why it cannot be used.
     pub fn open(options: &Options, workers: usize) -> Result<Arc<Hardware>, Unusable> {
+        let hardware = Hardware::opened(options, workers)?;
+        if hardware.device.instances().is_empty() {
+            return Err(Unusable::Unavailable(Unavailable::NoInstance(0)));
+        }
+        Ok(Arc::new(hardware.tried_out()?))
+    }
+
+    /// Opens the device for compression alone.
+    ///
+    /// # Errors
+    /// Why it cannot be used.
+    pub fn open_for_compression(options: &Options, workers: usize) -> Result<Arc<Hardware>, Unusable> {
+        Ok(Arc::new(Hardware::opened(&Options { compression: true, ..options.clone() }, workers)?))
+    }
+
+    fn opened(options: &Options, workers: usize) -> Result<Hardware, Unusable> {
         let device = Device::open(options).map_err(Unusable::Unavailable)?;
-        let has = device.capabilities();
-        let mut hardware = Hardware { device, workers, can: [false; Class::COUNT], pace: Pace::default() };
-        hardware.can = Class::ALL.map(|class| match class.work() {
+        Ok(Hardware { device, workers, can: [false; Class::COUNT], pace: Pace::default() })
+    }
+
+    fn tried_out(mut self) -> Result<Hardware, Unusable> {
+        let has = self.device.capabilities();
+        self.can = Class::ALL.map(|class| match class.work() {
             Work::Sign(Algorithm::Rsa2048 | Algorithm::Rsa3072 | Algorithm::Rsa4096) => has.rsa,
             Work::Sign(Algorithm::EcdsaP256 | Algorithm::EcdsaP384) => has.ecdsa,
             Work::KeyGen(curve) | Work::Derive(curve) | Work::Agree(curve) => match curve {
@@ -86,8 +105,8 @@ impl Hardware {
             },
             _ => false,
         });
-        hardware.try_out()?;
-        Ok(Arc::new(hardware))
+        self.try_out()?;
+        Ok(self)
     }
 
     /// Asks for the known answers. A class that fails is not used, nor are those of its kind; if all fail, the device has failed.
@@ -157,6 +176,11 @@ impl Hardware {
     /// The device.
     pub fn device(&self) -> &Arc<Device> {
         &self.device
+    }
+
+    /// A worker's share of the instances for compression, if there are any.
+    pub(super) fn deflater(&self) -> Option<Deflater> {
+        self.device.deflater(self.workers, node())
     }
 
     pub(super) fn channel(&self) -> Channel {

@@ -58,7 +58,7 @@ pub struct DeviceReport {
     pub instances: Vec<Summary>,
     /// Resets of the device that instances have survived.
     pub restarts: u32,
-    /// Instances for compression, which nothing uses yet.
+    /// Instances for compression, whether they are used or not.
     pub compression: usize,
     /// The library through which it is driven.
     pub library: &'static str,

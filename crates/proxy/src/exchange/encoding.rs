@@ -3,7 +3,8 @@
 use super::ends::{Body, Fault, Source};
 use crate::worker::{buffer::Buffer, state::Worker, turn};
 use penstock_compression::{Encoded, Encoder, EncoderCall, EncoderEnded, Paused};
-use penstock_config::model::ProxyId;
+use penstock_config::model::{CompressionAlgorithm, ProxyId};
+use penstock_engine::hw::{PIECE_MAX, PieceId};
 use penstock_http::Error;
 use std::{
     rc::Rc,
@@ -21,6 +22,11 @@ pub(crate) struct Encoding {
     stage: Step,
     /// How many bytes the encoder has taken since the last flush.
     unflushed: usize,
+    algorithm: CompressionAlgorithm,
+    /// The piece that is at the device, and its length: the beginning of what was read.
+    away: Option<(PieceId, usize)>,
+    /// Whether what was read is to be encoded here, up to a flush: a device is not to have it, or did not do it.
+    here: bool,
     /// How the source failed: reported once what it sent before has been handed out.
     fault: Option<Fault>,
     /// The frontend and backend whose counters count the body, by places in the configuration. `None` for a request.
@@ -58,13 +64,33 @@ const SPILL: usize = 4096;
 /// How long the encoder may work before the turn's budget is looked at again: half a turn.
 const SLICE_US: usize = 125;
 
+/// The cost of verifying a kibibyte that a device has compressed: of decompressing and comparing it.
+const VERIFY_US_PER_KIB: u32 = 3;
+
+/// The cost of giving a piece to a device, and of taking it back: two copies, and the wiping of the memory between them.
+const DEVICE_US: u32 = 6;
+
+/// What a device does is no level of ours; it counts as compressed.
+const DEVICE_LEVEL: u32 = 1;
+
 /// How much is compressed before the level follows the load again, if the source never pauses.
 const ADJUST_EACH: usize = 64 << 10;
 
 impl Encoding {
     pub fn new(encoder: Encoder, worker: &Rc<Worker>, counted: Option<(ProxyId, Option<ProxyId>)>) -> Encoding {
-        let (work, worker, stage) = (Work::Encoder(encoder), worker.clone(), Step::Reading);
-        Encoding { work, worker, input: None, spilt: Vec::new(), stage, unflushed: 0, fault: None, counted }
+        Encoding {
+            algorithm: encoder.algorithm(),
+            work: Work::Encoder(encoder),
+            worker: worker.clone(),
+            input: None,
+            spilt: Vec::new(),
+            stage: Step::Reading,
+            unflushed: 0,
+            away: None,
+            here: false,
+            fault: None,
+            counted,
+        }
     }
     /// Starts with payload that was read in advance; `complete` if that is all.
     pub fn preload(&mut self, input: Option<Buffer>, complete: bool) {
@@ -89,6 +115,9 @@ impl Encoding {
             if !self.spilt.is_empty() {
                 let taken = buffer.append(&self.spilt);
                 self.spilt.drain(..taken);
+                if self.spilt.is_empty() && self.spilt.capacity() > SPILL {
+                    self.spilt = Vec::new();
+                }
             }
             if self.stage == Step::Ended && self.spilt.is_empty() {
                 return Poll::Ready(Ok(Body::End));
@@ -102,6 +131,23 @@ impl Encoding {
                 }
                 self.rest(cx);
                 ready!(turn::poll_proceed(cx));
+            }
+            if let Some((id, len)) = self.away {
+                match self.worker.compressor.poll_answer(id, cx) {
+                    Poll::Ready(blocks) => {
+                        self.away = None;
+                        self.came_back(blocks, len);
+                        continue;
+                    }
+                    Poll::Pending if buffer.len() > had => return Poll::Ready(Ok(Body::grown(buffer, had))),
+                    Poll::Pending => {
+                        self.pause();
+                        return Poll::Pending;
+                    }
+                }
+            }
+            if self.may_go_away() && self.gather(cx, source)? {
+                continue;
             }
             if self.stage == Step::Reading && self.input.is_none() {
                 if self.fault.is_none() {
@@ -137,6 +183,77 @@ impl Encoding {
             }
         }
     }
+    /// Whether a device may have the next piece: nothing that was encoded here is held back.
+    fn may_go_away(&self) -> bool {
+        !self.here
+            && self.unflushed == 0
+            && self.fault.is_none()
+            && matches!(self.stage, Step::Reading | Step::Ending)
+            && Encoder::may_join(self.algorithm)
+            && self.worker.compressor.is_there()
+    }
+    /// Reads more of a piece, or gives it to the device. Returns whether it did either; if not, what there is is encoded here.
+    fn gather(&mut self, cx: &mut Context<'_>, source: &mut dyn Source) -> Result<bool, Fault> {
+        let has_room = self.input.as_ref().is_none_or(|input| input.len() < PIECE_MAX && input.room() >= ROOM_MIN);
+        if self.stage == Step::Reading && has_room {
+            let input = self.worker.buffers.hold_grown(&mut self.input, PIECE_MAX)?;
+            let read = source.poll_body(cx, input);
+            let is_empty = input.is_empty();
+            if is_empty {
+                self.give_input();
+            }
+            match read {
+                Poll::Ready(Ok(Body::More(_))) => return Ok(true),
+                Poll::Ready(Ok(Body::Full)) if is_empty => return Err(Fault::Invalid(Error::TooLarge)),
+                Poll::Ready(Ok(Body::End)) => self.stage = Step::Ending,
+                Poll::Ready(Err(fault)) => self.fault = Some(fault),
+                Poll::Ready(Ok(Body::Full)) | Poll::Pending => {}
+            }
+        }
+        let Some(input) = &self.input else { return Ok(false) };
+        let piece = &input.data()[..input.len().min(PIECE_MAX)];
+        let compressing = &self.worker.shared.compressing;
+        let may = !compressing.has_limits() || !compressing.is_overloaded(self.worker.now_ms());
+        let len = piece.len();
+        self.away = may.then(|| self.worker.compressor.submit(piece)).flatten().map(|id| (id, len));
+        self.here = self.away.is_none();
+        if self.away.is_some() {
+            turn::spend(DEVICE_US * 10);
+        }
+        Ok(self.away.is_some())
+    }
+    /// Hands out what the device has made of a piece, if that is right; otherwise the piece is encoded here.
+    fn came_back(&mut self, blocks: Option<Vec<u8>>, len: usize) {
+        let Some(input) = &mut self.input else { return };
+        let piece = &input.data()[..len];
+        let compressor = &self.worker.compressor;
+        let right = blocks.and_then(|mut blocks| {
+            turn::spend(VERIFY_US_PER_KIB * 10 * (1 + len as u32 / 1024));
+            let is_right = self.worker.verifier.borrow_mut().verify(&mut blocks, piece);
+            if is_right {
+                compressor.was_right(len)
+            } else {
+                compressor.was_wrong()
+            }
+            is_right.then_some(blocks)
+        });
+        let Some(blocks) = right else {
+            self.here = true;
+            return;
+        };
+        let header = match &mut self.work {
+            Work::Encoder(encoder) => encoder.join(piece),
+            Work::Paused(paused) => paused.join(piece),
+            Work::Done => &[],
+        };
+        self.spilt.extend_from_slice(header);
+        self.spilt.extend_from_slice(&blocks);
+        input.consume(len);
+        if input.is_empty() {
+            self.give_input();
+        }
+        self.count(DEVICE_LEVEL, len as u64, (header.len() + blocks.len()) as u64);
+    }
     /// Reads from the source into an empty input buffer.
     fn poll_read(&mut self, cx: &mut Context<'_>, source: &mut dyn Source) -> Poll<Result<(), Fault>> {
         let mut input = self.worker.buffers.take()?;
@@ -164,6 +281,10 @@ impl Encoding {
     /// holds back is handed out before.
     pub fn rest(&mut self, cx: &mut Context<'_>) {
         if !self.may_pause() {
+            return;
+        }
+        if self.away.is_some() {
+            self.pause();
             return;
         }
         if turn::is_spent() && !self.worker.encoders.are_scarce() {
@@ -232,6 +353,9 @@ impl Encoding {
             }
         }
         self.count(level, progress.consumed as u64, progress.produced as u64);
+        if Encoder::may_join(self.algorithm) {
+            self.worker.compressor.was_here(progress.consumed);
+        }
         if progress.complete {
             self.completed(operation);
         }
@@ -262,6 +386,7 @@ impl Encoding {
             }
             EncoderCall::Flush => {
                 self.unflushed = 0;
+                self.here &= self.input.is_some();
                 if self.stage == Step::Flushing {
                     self.stage = Step::Reading;
                 }
@@ -270,6 +395,10 @@ impl Encoding {
                 {
                     encoder.adjust(!compressing.is_overloaded(self.worker.now_ms()));
                 }
+            }
+            EncoderCall::Continue if self.here && self.input.is_none() && self.stage == Step::Reading => {
+                // The device may have what follows, which is then to refer to nothing before it.
+                self.stage = Step::Flushing;
             }
             EncoderCall::Continue => {
                 if self.unflushed >= ADJUST_EACH && self.stage == Step::Reading && compressing.has_limits() {
@@ -298,6 +427,9 @@ impl Encoding {
 
 impl Drop for Encoding {
     fn drop(&mut self) {
+        if let Some((id, _)) = self.away.take() {
+            self.worker.compressor.forget(id);
+        }
         self.give_input();
         self.give_encoder();
     }

@@ -1,6 +1,6 @@
 //! The reports of each worker's crypto engine, published for other threads.
 
-use penstock_engine::{Counters, DeviceReport, worker};
+use penstock_engine::{Counters, DeviceReport, hw::CompressionReport, worker};
 use penstock_tls::{LineCounts, StackCounts};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -17,6 +17,8 @@ pub struct Report {
     pub counters: Counters,
     /// The engine's device, if it drives one.
     pub device: Option<DeviceReport>,
+    /// Compression by a device, if that is configured.
+    pub compression: Option<CompressionReport>,
     /// The stacks of suspended handshakes.
     pub stacks: StackCounts,
     /// The line of handshakes that wait in front of it.
@@ -29,6 +31,7 @@ impl Default for Report {
             engine: "native",
             counters: Counters::default(),
             device: None,
+            compression: None,
             stacks: StackCounts::default(),
             line: LineCounts::default(),
         }
@@ -52,6 +55,11 @@ impl Reports {
                 (sum @ None, worker) => sum.clone_from(worker),
                 (Some(_), None) => {}
             }
+            match (&mut sum.compression, &report.compression) {
+                (Some(sum), Some(worker)) => sum.counters.add(&worker.counters),
+                (sum @ None, worker) => sum.clone_from(worker),
+                (Some(_), None) => {}
+            }
             sum.stacks.add(&report.stacks);
             sum.line.add(&report.line);
         }
@@ -64,11 +72,12 @@ impl Reports {
     }
 
     /// Replaces the report of the calling worker.
-    pub(crate) fn publish(&self, id: usize) {
+    pub(crate) fn publish(&self, id: usize, compression: Option<CompressionReport>) {
         let report = Report {
             engine: worker::engine_name(),
             counters: worker::counters(),
             device: worker::device(),
+            compression,
             stacks: penstock_tls::stack_counts(),
             line: penstock_tls::line_counts(),
         };

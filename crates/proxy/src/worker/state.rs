@@ -15,7 +15,9 @@ use crate::{
     servers::{pool::Pool, question::Questions},
     spoe::Agents,
 };
+use penstock_compression::Verifier;
 use penstock_config::{model::ProxyId, syslog};
+use penstock_engine::hw::Compressor;
 use penstock_sys::Spares;
 use slab::Slab;
 use std::{
@@ -34,6 +36,10 @@ pub(crate) struct Worker {
     pub clock: Clock,
     pub buffers: Buffers,
     pub encoders: Encoders,
+    /// The device that compresses, if there is one.
+    pub compressor: Compressor,
+    /// What proves that it did so rightly.
+    pub verifier: RefCell<Verifier>,
     /// How many of the worker's tasks use up their turns.
     pub rounds: Rounds,
     exchanges: Unused,
@@ -82,6 +88,8 @@ impl Worker {
             clock: Clock::new(shared.backends.started()),
             buffers,
             encoders: Encoders::new(shared.clone()),
+            compressor: Compressor::default(),
+            verifier: RefCell::default(),
             rounds: Rounds::default(),
             exchanges: Unused::default(),
             roster: Roster::default(),
