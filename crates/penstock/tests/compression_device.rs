@@ -23,7 +23,7 @@ fn text(len: usize) -> Vec<u8> {
     let mut text = Vec::with_capacity(len + 40);
     while text.len() < len {
         state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-        write!(text, "<li class=\"row\">{}</li>\n", state >> 20).unwrap();
+        writeln!(text, "<li class=\"row\">{}</li>", state >> 20).unwrap();
     }
     text.truncate(len);
     text
