@@ -32,6 +32,7 @@ const SETTINGS: &[&str] = &[
     "check-via-socks4",
     "ciphers",
     "ciphersuites",
+    "cookie",
     "crl-file",
     "crt",
     "disabled",
@@ -45,6 +46,7 @@ const SETTINGS: &[&str] = &[
     "force-tlsv11",
     "force-tlsv12",
     "force-tlsv13",
+    "hash-key",
     "id",
     "init-addr",
     "inter",
@@ -194,7 +196,7 @@ mod tests {
         let refused = |line| added(line).expect_err("it is refused");
         assert_eq!(refused(""), "'server' expects <name> and <addr>[:<port>] as arguments.");
         assert_eq!(refused("192.0.2.2:1 bogus"), "unknown keyword 'bogus'.");
-        assert_eq!(refused("192.0.2.2:1 cookie c"), "'cookie' option is not accepted for dynamic server");
+        assert_eq!(refused("192.0.2.2:1 redir /"), "'redir' option is not accepted for dynamic server");
         assert!(refused("192.0.2.2:1 weight 999").contains("999"), "{}", refused("192.0.2.2:1 weight 999"));
         let named = |length| config().added_server(ProxyId(0), &"n".repeat(length), &["192.0.2.2:1".into()]);
         assert!(named(NAME_MAX).is_ok());
