@@ -50,7 +50,8 @@ fn parse_port(digits: &[u8]) -> Option<u16> {
     u16::try_from(port).ok()
 }
 
-/// RFC 3986 section 3.2.2: unreserved, percent-encoded, sub-delims.
+/// RFC 3986 section 3.2.2: unreserved, percent-encoded, sub-delims; but no comma, as in HAProxy 3.0: it may be where
+/// someone put two `Host` fields together, and whoever reads them later takes one or the other.
 fn is_reg_name(byte: u8) -> bool {
     REG_NAME[usize::from(byte)]
 }
@@ -62,7 +63,7 @@ static REG_NAME: [bool; 256] = {
         let byte = at as u8;
         table[at] = byte.is_ascii_alphanumeric()
             || matches!(byte, b'-' | b'.' | b'_' | b'~' | b'%' | b'!' | b'$' | b'&' | b'\'' | b'(' | b')' | b'*')
-            || matches!(byte, b'+' | b',' | b';' | b'=');
+            || matches!(byte, b'+' | b';' | b'=');
         at += 1;
     }
     table
