@@ -185,8 +185,10 @@ impl<'a> Packet<'a> {
     fn read(bytes: &'a [u8]) -> Option<Result<Packet<'a>, Invalid>> {
         let (&first, rest) = bytes.split_first().filter(|_| bytes.len() > 1)?;
         let kind = usize::from(first >> 4);
-        // 2.1.3: the low bits are 0 in both packets, and 2 in three others, which nothing is read of.
-        if kind == 0 || (kind <= PACKETS.len() && first & 0xf != 0) {
+        // 2.1.3, also for the packets of which nothing else is read: PUBREL, SUBSCRIBE and UNSUBSCRIBE have a 2. As in
+        // HAProxy a PUBLISH, whose low bits have a meaning, is none at all.
+        let flags = if matches!(kind, 6 | 8 | 10) { 2 } else { 0 };
+        if matches!(kind, 0 | 3) || first & 0xf != flags {
             return Some(Err(Invalid));
         }
         let mut reader = Reader(rest);
