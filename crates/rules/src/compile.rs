@@ -10,7 +10,7 @@ use crate::{
     keyword::Places,
     kind::Kind,
     link::{Linker, Scope},
-    log::{self, LogFormat, Purpose},
+    log::{LogFormat, Predefined, Purpose},
     patterns::Reference,
     problem::Problem,
     rules::{Rule, Rules},
@@ -21,7 +21,7 @@ use crate::{
 };
 use penstock_config::{
     Config, Diagnostics, Files, Line, Span, Word,
-    model::{BandwidthShare, LogFormat as LogOption, Mode, PerProxy, Proxy, ProxyId},
+    model::{BandwidthShare, PerProxy, Proxy, ProxyId},
 };
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -65,7 +65,7 @@ pub struct ProxyRules {
     /// `stats admin`.
     pub stats_admin: Vec<Condition>,
     /// The log line.
-    pub log_format: LogFormat,
+    pub log_format: Arc<LogFormat>,
     /// `log-format-sd`, the structured data of RFC 5424.
     pub log_format_sd: Option<LogFormat>,
     /// `error-log-format`.
@@ -142,6 +142,7 @@ pub struct PersistRule {
 pub struct Compiler<'a> {
     linker: Linker<'a>,
     diagnostics: &'a mut Diagnostics,
+    predefined: Predefined,
 }
 
 impl<'a> Compiler<'a> {
@@ -175,7 +176,7 @@ impl<'a> Compiler<'a> {
                 Err(error) => diagnostics.error(error.span, error.message).hint = error.hint,
             }
         }
-        Compiler { linker, diagnostics }
+        Compiler { linker, diagnostics, predefined: Predefined::default() }
     }
 
     /// Compiles every proxy, in the order of the configuration.
@@ -323,8 +324,8 @@ impl<'a> Compiler<'a> {
             word.as_ref().and_then(|word| this.format(word, Purpose::Log, id, place))
         };
         let log_format = match &proxy.log_format {
-            Some(_) => log(self, &proxy.log_format, Places::LOG).unwrap_or_default(),
-            None => self.predefined(id, proxy),
+            Some(_) => Arc::new(log(self, &proxy.log_format, Places::LOG).unwrap_or_default()),
+            None => self.predefined.of(proxy, |text| self.linker.log_format(text, Purpose::Log, scope(Places::LOG))),
         };
         let log_format_sd = log(self, &proxy.log_format_sd, Places::LOG);
         let error_log_format = log(self, &proxy.error_log_format, Places::ERROR);
@@ -369,19 +370,6 @@ impl<'a> Compiler<'a> {
             request_captures: capture_slots(&request),
             response_captures: capture_slots(&response),
         }
-    }
-
-    fn predefined(&mut self, id: ProxyId, proxy: &Proxy) -> LogFormat {
-        let text = match (proxy.options.log, proxy.mode) {
-            (LogOption::Tcp, _) => log::TCP,
-            (LogOption::Http, _) => log::HTTP,
-            (LogOption::HttpClf, _) => log::CLF,
-            (LogOption::Https, _) => log::HTTPS,
-            (LogOption::Default, Mode::Http) => log::DEFAULT_HTTP,
-            (LogOption::Default, Mode::Tcp) => log::DEFAULT_TCP,
-        };
-        let scope = Scope { proxy: Some(id), place: Places::LOG };
-        self.linker.log_format(text, Purpose::Log, scope).expect("the predefined formats are well formed")
     }
 
     fn rules(&mut self, section: &mut Section<'_>, kind: Kind, lines: &[Line], place: Places) -> Rules {

@@ -7,11 +7,31 @@ use super::{
 };
 use penstock_config::model::{CheckKind, Proxy, ProxyId};
 use penstock_rules::{Compiler, LogFormat};
+use std::sync::Arc;
+
+/// The health checks of all backends. Those of backends that say nothing of theirs are one: where sections are
+/// generated, there are thousands.
+#[derive(Default)]
+pub struct Scripts {
+    plain: Option<Arc<Script>>,
+}
+
+impl Scripts {
+    /// The health check of a backend's servers; errors are added to the compiler's diagnostics.
+    pub fn of(&mut self, proxy: &Proxy, id: ProxyId, compiler: &mut Compiler<'_>) -> Arc<Script> {
+        let is_plain =
+            matches!(proxy.check, CheckKind::Connect) && proxy.tcp_check.is_empty() && proxy.http_check.is_empty();
+        if !is_plain {
+            return Arc::new(compile(proxy, id, compiler));
+        }
+        Arc::clone(self.plain.get_or_insert_with(|| Arc::new(protocol::connect())))
+    }
+}
 
 /// The health check of a backend's servers; errors are added to the compiler's diagnostics.
 ///
 /// Lines that the check does not use are compiled too, for their errors: they may be meant for a section that inherits them.
-pub fn compile(proxy: &Proxy, id: ProxyId, compiler: &mut Compiler<'_>) -> Script {
+pub(super) fn compile(proxy: &Proxy, id: ProxyId, compiler: &mut Compiler<'_>) -> Script {
     if !matches!(proxy.check, CheckKind::Tcp) {
         compile_tcp(proxy, id, compiler);
     }

@@ -290,7 +290,7 @@ fn write_line(conn: &mut Conn<'_>, x: &mut Exchange) {
         if context.phase == Phase::During {
             context.phase = Phase::After;
         }
-        special.unwrap_or(&rules.log_format).render(&context, &mut line);
+        special.unwrap_or(&*rules.log_format).render(&context, &mut line);
         if let Some(format) = &rules.log_format_sd {
             format.render(&context, &mut structured);
         }
@@ -317,7 +317,7 @@ pub(crate) fn log_handshake_failure(conn: &mut Conn<'_>, text: &str) {
         match &worker.shared.program.of(frontend).error_log_format {
             Some(format) => format.render(&context, &mut line),
             None => {
-                worker.shared.program.handshake_failure[frontend].render(&context, &mut line);
+                worker.shared.program.handshake_failure.render(&context, &mut line);
                 line.extend_from_slice(format!("/{listener}: {text}").as_bytes());
             }
         }

@@ -41,7 +41,7 @@ pub struct Program {
     /// Whether the rules of some backend have services inspect its messages.
     pub(crate) backends_inspect: bool,
     /// The log line of a connection that fails in its handshake, up to the reason.
-    pub(crate) handshake_failure: PerProxy<LogFormat>,
+    pub(crate) handshake_failure: LogFormat,
     /// The log line of a connection that is passed on without being decrypted, unless the proxy has a `log-format`.
     pub(crate) bypassed: PerProxy<Option<LogFormat>>,
     /// The chains of services.
@@ -100,8 +100,14 @@ impl Program {
         let backends =
             config.proxies.entries().rev().filter(|(_, proxy)| proxy.kind.has_backend() && proxy.service.is_none());
         let backends: HashMap<String, ProxyId> = backends.map(|(id, proxy)| (proxy.name.clone(), id)).collect();
-        let (mut handshake_failure, mut bypassed) = (Vec::new(), Vec::new());
-        let mut checks = Vec::new();
+        let word = |text: &str| Word { text: text.to_owned(), span: Span::default() };
+        let handshake_failure = config
+            .proxies
+            .ids()
+            .next()
+            .and_then(|any| compiler.format(&word(HANDSHAKE_FAILURE), Purpose::Log, any, Places::ERROR));
+        let mut bypassed = Vec::new();
+        let (mut checks, mut scripts) = (Vec::new(), check::compile::Scripts::default());
         for (id, proxy) in config.proxies.entries() {
             let of_servers = proxy.servers.iter();
             let compiled = of_servers.map(|server| Some(Expressions::compile(&server.settings, id, &mut compiler)));
@@ -114,10 +120,7 @@ impl Program {
             let cookie = proxy.persist_rdp_cookie.as_ref();
             rdp_cookie.push(cookie.and_then(|line| compiler.expression(line, id, Places::REQUEST)));
             // A server that is added later may be checked even if no server is now.
-            checks.push(proxy.kind.has_backend().then(|| Arc::new(check::compile::compile(proxy, id, &mut compiler))));
-            let word = |text: &str| Word { text: text.to_owned(), span: Span::default() };
-            let format = compiler.format(&word(HANDSHAKE_FAILURE), Purpose::Log, id, Places::ERROR);
-            handshake_failure.push(format.unwrap_or_default());
+            checks.push(proxy.kind.has_backend().then(|| scripts.of(proxy, id, &mut compiler)));
             let is_predefined = proxy.log_format.is_none() && !proxy.tcp_request_client_hello.is_empty();
             let format = is_predefined.then(|| format!("{} {BYPASSED_BY}", log::TCP));
             bypassed.push(format.and_then(|text| compiler.format(&word(&text), Purpose::Log, id, Places::LOG)));
@@ -140,7 +143,7 @@ impl Program {
             named_servers: compiler.named_servers(),
             reads_responses: compiler.reads_responses(),
             reads_requests: compiler.reads_requests(),
-            handshake_failure: handshake_failure.into(),
+            handshake_failure: handshake_failure.unwrap_or_default(),
             bypassed: bypassed.into(),
             servers: servers.into(),
             default_backend: default_backend.into(),
