@@ -10,6 +10,7 @@ use crate::{
     span::{Span, Word},
     surroundings::Surroundings,
 };
+use std::sync::Arc;
 
 /// The settings that such a server may have: HAProxy's, and those that have a name resolved.
 const SETTINGS: &[&str] = &[
@@ -139,22 +140,23 @@ impl Config {
             let mut options = ServerSettings::clone(&self.proxies[proxy].default_server);
             options.disabled = true;
             settings(&TABLE, &mut options, &mut args)?;
-            let settings = complete(options);
+            let settings = Arc::new(complete(options));
             Ok(Server { name: name.to_owned(), span: Span::default(), host, port, settings, template: None })
         };
         let read: crate::args::Parsed<Server> = read();
         match read {
-            Ok(Server { settings: ServerSettings { agent_check: true, agent, .. }, .. })
-                if agent.as_ref().is_none_or(|agent| agent.port == 0) =>
+            Ok(Server { settings, .. })
+                if settings.agent_check && settings.agent.as_ref().is_none_or(|agent| agent.port == 0) =>
             {
                 Err(format!("server {name} does not have agent port. Agent check has been disabled."))
             }
-            Ok(Server { settings: ServerSettings { resolvers: Some(asked), .. }, .. })
-                if self.resolvers.iter().all(|section| section.name != asked.text) =>
-            {
-                Err(format!("there is no section 'resolvers {}'.", asked.text))
+            Ok(server) if !around.diagnostics.has_errors() => {
+                let asked = server.settings.resolvers.as_ref();
+                match asked.filter(|asked| self.resolvers.iter().all(|section| section.name != asked.text)) {
+                    Some(unknown) => Err(format!("there is no section 'resolvers {}'.", unknown.text)),
+                    None => Ok(server),
+                }
             }
-            Ok(server) if !around.diagnostics.has_errors() => Ok(server),
             _ => {
                 let first = around.diagnostics.list.iter().find(|found| found.severity == crate::Severity::Error);
                 let text = first.map_or("it cannot be read", |found| found.message.as_str());

@@ -461,9 +461,7 @@ pub(crate) fn server(draft: &mut Draft, args: &mut Args<'_>) -> Parsed {
     valid_name(name, args.around)?;
     let word = args.word("the server's address")?;
     let (host, port) = address::server(args, word)?;
-    let mut server_settings = ServerSettings::clone(&draft.default_server);
-    let read = settings(&TABLE, &mut server_settings, args);
-    let settings = complete(server_settings);
+    let (settings, read) = settings_of(&draft.default_server, args);
     let server = Server { name: name.text.clone(), span: args.span, host, port, settings, template: None };
     // A server with an invalid setting keeps its name, so that 'use-server' and 'track' do not report errors as well.
     draft.push_server(server, name.span, args.around);
@@ -478,7 +476,7 @@ pub(crate) fn dispatch(draft: &mut Draft, args: &mut Args<'_>) -> Parsed {
         let message = format!("'{}' names no port: all connections go to one", word.text);
         return args.wrong(word, message, "for instance 192.0.2.1:80");
     }
-    let settings = ServerSettings::default();
+    let settings = Arc::default();
     let server = Server { name: Server::DISPATCH.into(), span: args.span, host, port, settings, template: None };
     draft.push_server(server, word.span, args.around);
     Ok(())
@@ -500,13 +498,14 @@ pub(crate) fn template(draft: &mut Draft, args: &mut Args<'_>) -> Parsed {
     }
     let word = args.word("the servers' address")?;
     let (host, port) = address::server(args, word)?;
-    let mut server_settings = ServerSettings::clone(&draft.default_server);
-    settings(&TABLE, &mut server_settings, args)?;
-    let settings = complete(server_settings);
+    let (settings, read) = settings_of(&draft.default_server, args);
+    read?;
     let first: u32 = low;
     for number in first..=high {
-        let mut settings = settings.clone();
-        settings.id = settings.id.map(|id| id + (number - first));
+        let mut settings = Arc::clone(&settings);
+        if let Some(id) = settings.id {
+            Arc::make_mut(&mut settings).id = Some(id + (number - first));
+        }
         let server = Server {
             name: format!("{}{number}", prefix.text),
             span: args.span,
@@ -531,6 +530,18 @@ pub(crate) fn default_server(draft: &mut Draft, args: &mut Args<'_>) -> Parsed {
         return Err(Reported);
     }
     settings(&TABLE, Arc::make_mut(&mut draft.default_server), args)
+}
+
+/// The settings of a server: those of `default-server`, and what is left of its line. Servers with the same ones share
+/// them where that is simple: in generated configurations there are thousands without any of their own.
+fn settings_of(defaults: &Arc<ServerSettings>, args: &mut Args<'_>) -> (Arc<ServerSettings>, Parsed) {
+    let is_complete = defaults.tls.is_none() && defaults.agent.is_some() == defaults.agent_check;
+    if args.peek().is_none() && is_complete {
+        return (Arc::clone(defaults), Ok(()));
+    }
+    let mut own = ServerSettings::clone(defaults);
+    let read = settings(&TABLE, &mut own, args);
+    (Arc::new(complete(own)), read)
 }
 
 /// Completes the settings: with `ssl`, the TLS settings apply to the server.

@@ -101,7 +101,8 @@ pub fn load(sources: Vec<Source>, flags: &Flags) -> (Config, Diagnostics) {
         }
         if flags.ignore_unresolved {
             for server in &mut proxy.servers {
-                Arc::make_mut(server).settings.init_addr.push(penstock_config::model::InitAddr::None);
+                let settings = &mut Arc::make_mut(server).settings;
+                Arc::make_mut(settings).init_addr.push(penstock_config::model::InitAddr::None);
             }
         }
     }

@@ -86,7 +86,7 @@ impl<E> Backends<E> {
         let mut status = Status::new(&config.settings);
         status.last_change = self.since(now);
         // To HAProxy it was put into maintenance, not written so.
-        config.settings.disabled = false;
+        Arc::make_mut(&mut config.settings).disabled = false;
         let config = Arc::new(config);
         let at = ServerRef { proxy, server: servers.next() };
         let mut server = Server::new(at, id, &config, self.operated, with(at, id));

@@ -4,7 +4,7 @@ use crate::{
     model::{LogProto, ServerTls},
     span::{Line, Span, Spanned, Word},
 };
-use std::{net::IpAddr, path::PathBuf, time::Duration};
+use std::{net::IpAddr, path::PathBuf, sync::Arc, time::Duration};
 
 /// `source ADDR[:PORT] [usesrc clientip] [interface IF]`.
 #[derive(Clone, Debug, Default)]
@@ -67,7 +67,7 @@ pub struct Server {
     /// The server's port.
     pub port: ServerPort,
     /// The settings that `default-server` can also set.
-    pub settings: ServerSettings,
+    pub settings: Arc<ServerSettings>,
     /// The number of this server within a `server-template` whose name resolves to several addresses.
     pub template: Option<u32>,
 }

@@ -378,8 +378,7 @@ fn suspend_what_fails(proxy: &mut Proxy) {
     for server in &mut proxy.servers {
         let settings = &server.settings;
         if settings.check.enabled && settings.observe.is_none() {
-            let server = Arc::make_mut(server);
-            let settings = &mut server.settings;
+            let settings = Arc::make_mut(&mut Arc::make_mut(server).settings);
             settings.observe = Some("layer7".to_owned());
             settings.on_error.get_or_insert_with(|| "mark-down".to_owned());
             settings.error_limit = settings.error_limit.min(ERROR_LIMIT);

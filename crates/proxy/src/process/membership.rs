@@ -21,7 +21,7 @@ use penstock_rules::{Compiler, ServerFacts};
 use penstock_tls::Connector;
 use std::{
     net::IpAddr,
-    sync::{MutexGuard, PoisonError, atomic::Ordering},
+    sync::{Arc, MutexGuard, PoisonError, atomic::Ordering},
     time::Instant,
 };
 
@@ -53,7 +53,8 @@ impl Handle {
             return Err(AddServerError::Refused(AddError::NameTaken));
         }
         let mut config = shared.config.added_server(backend.proxy, name, words).map_err(AddServerError::Invalid)?;
-        config.settings.source.as_mut().map_or(Ok(()), at_start::resolve_source).map_err(AddServerError::Invalid)?;
+        let source = Arc::make_mut(&mut config.settings).source.as_mut();
+        source.map_or(Ok(()), at_start::resolve_source).map_err(AddServerError::Invalid)?;
         let made = self.inner.make(backend.proxy, &config).map_err(AddServerError::Invalid)?;
         let workers = self.inner.workers.len();
         let parts = |_: ServerRef, id: u32| {

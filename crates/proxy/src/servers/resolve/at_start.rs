@@ -94,7 +94,7 @@ pub(crate) fn resolve_sources(config: &mut Config, diagnostics: &mut Diagnostics
         for server in &mut proxy.servers {
             if server.settings.source.as_ref().is_some_and(|source| source.name.is_some()) {
                 let server = Arc::make_mut(server);
-                resolve(server.settings.source.as_mut(), server.span);
+                resolve(Arc::make_mut(&mut server.settings).source.as_mut(), server.span);
             }
         }
     }
