@@ -7,7 +7,7 @@ use std::fmt::Write;
 const STYLE: &str = "svg { --ink: #1c2330; --soft: #5c6676; --line: #dfe3ea; --warn: #8f5600; background: #fff; font: 11px system-ui, sans-serif; \
     --s0: #0b62c4; --s1: #d1632a; --s2: #1c8a5a; --s3: #8646b8; --s4: #b3211b; --s5: #5c6676; --s6: #a5811b; --s7: #137c8b; } \
     text { fill: var(--soft); } .grid line { stroke: var(--line); } polyline { fill: none; stroke-width: 2; } \
-    text.inside { fill: #fff; } .whisker { stroke: var(--ink); opacity: .55; fill: none; } .mark { stroke: var(--warn); stroke-dasharray: 5 4; }";
+    text.small { font-size: 8.5px; } text.inside { fill: #fff; } .whisker { stroke: var(--ink); opacity: .55; fill: none; } .mark { stroke: var(--warn); stroke-dasharray: 5 4; }";
 
 /// The file for a figure that `bars` or `lines` drew of these series.
 pub fn standalone(drawn: &str, series: &[Series]) -> String {

@@ -61,6 +61,9 @@ const LEFT: f64 = 64.0;
 const RIGHT: f64 = 26.0;
 const TOP: f64 = 14.0;
 const BOTTOM: f64 = 44.0;
+/// The width of a letter, generously: in the figure's own size, and in small.
+const LETTER: f64 = 6.2;
+const SMALL_LETTER: f64 = 4.4;
 /// The number of colours before they repeat.
 pub(crate) const COLOURS: usize = 8;
 
@@ -187,6 +190,27 @@ impl Frame<'_> {
         );
     }
 
+    /// The names of groups of bars, in as many lines as their places are narrow. Where two do not do, all are in small letters.
+    fn names(&self, out: &mut String, groups: &[String], slot: f64) {
+        let room = slot - LETTER;
+        let has_room = |text: &String| {
+            let lines = wrapped(text, (room / LETTER) as usize);
+            lines.len() < 3 && lines.iter().all(|line| line.chars().count() as f64 * LETTER <= room)
+        };
+        let (class, letter, first, next) = match groups.iter().all(has_room) {
+            true => ("tick", LETTER, 16.0, 12.0),
+            false => ("tick small", SMALL_LETTER, 12.0, 9.5),
+        };
+        for (at, group) in groups.iter().enumerate() {
+            let x = self.x(at as f64 + 0.5);
+            for (line, text) in wrapped(group, (room / letter) as usize).iter().enumerate() {
+                let (y, text) = (HEIGHT - BOTTOM + first + next * line as f64, escaped(text));
+                let _ =
+                    write!(out, "<text class=\"{class}\" x=\"{x:.1}\" y=\"{y}\" text-anchor=\"middle\">{text}</text>");
+            }
+        }
+    }
+
     /// A thin line from the lowest to the highest that was seen.
     fn whisker(&self, out: &mut String, x: f64, spread: Option<&(f64, f64)>) {
         let Some((low, high)) = spread.filter(|(low, high)| high > low) else { return };
@@ -268,6 +292,21 @@ pub fn lines(figure: &Figure) -> String {
     out
 }
 
+/// Breaks a text between words into lines of so many letters, or of one word.
+fn wrapped(text: &str, letters: usize) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for word in text.split_whitespace() {
+        match lines.last_mut() {
+            Some(line) if line.chars().count() + 1 + word.chars().count() <= letters => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            _ => lines.push(word.to_owned()),
+        }
+    }
+    lines
+}
+
 /// Bars side by side: `groups` names the places, and x of a point is the number of its group.
 pub fn bars(figure: &Figure, groups: &[String]) -> String {
     let frame = Frame {
@@ -279,9 +318,7 @@ pub fn bars(figure: &Figure, groups: &[String]) -> String {
     frame.open(&mut out);
     let slot = frame.x(1.0) - frame.x(0.0);
     let width = slot * 0.76 / figure.series.len().max(1) as f64;
-    for (at, group) in groups.iter().enumerate() {
-        frame.tick(&mut out, frame.x(at as f64 + 0.5), group);
-    }
+    frame.names(&mut out, groups, slot);
     for (at, series) in figure.series.iter().enumerate() {
         for (place, (group, value)) in series.points.iter().enumerate() {
             let x = frame.x(*group) + slot * 0.12 + width * at as f64;
@@ -299,7 +336,7 @@ pub fn bars(figure: &Figure, groups: &[String]) -> String {
             frame.whisker(&mut out, x + width * 0.46, spread);
             let above = spread.map_or(y, |(_, high)| frame.y(*high).min(y));
             // A narrow bar has no room for its figure upright, and a high one none above itself.
-            let length = 6.2 * text.len() as f64;
+            let length = LETTER * text.len() as f64;
             let turned = width < length;
             let inside = turned && above - 4.0 - length < 0.0;
             let tx = x + width * 0.46 + if turned { 4.0 } else { 0.0 };
@@ -320,6 +357,13 @@ pub fn bars(figure: &Figure, groups: &[String]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn names_of_groups_are_broken_between_words() {
+        assert_eq!(wrapped("GET: new names, RSA-2048", 9), ["GET: new", "names,", "RSA-2048"]);
+        assert_eq!(wrapped("1C1T", 2), ["1C1T"]);
+        assert!(wrapped("", 9).is_empty());
+    }
 
     fn plain(value: f64) -> String {
         format!("{value}")
