@@ -108,6 +108,22 @@ pub fn telling_origin() -> u16 {
     })
 }
 
+/// A server that takes most of a second to answer where its path says so.
+pub fn slow_origin() -> u16 {
+    serve(|stream| {
+        let mut reader = BufReader::new(stream.try_clone().unwrap());
+        let mut stream = stream;
+        while let Some(lines) = head(&mut reader) {
+            if lines[0].contains("/slow") {
+                std::thread::sleep(Duration::from_millis(800));
+            }
+            if stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n").is_err() {
+                return;
+            }
+        }
+    })
+}
+
 /// An origin with more to say than a response: early hints, and a trailer.
 pub fn chatty_origin() -> u16 {
     serve(|stream| {

@@ -70,6 +70,22 @@ fn requests_pass_through_nginx_unchanged() {
 }
 
 #[test]
+fn a_device_that_waits_for_a_slow_server_is_not_suspended() {
+    if !is_installed("nginx") {
+        return skip("a slow server behind nginx: nginx is not installed");
+    }
+    let (place, back) = (Place::new("services-slow"), free_port());
+    let (at, _running) = nginx(&place, back, "", "");
+    let section = section(back, at).replace("check", "check inter 60s\n  timeout server 300ms");
+    let front = Front::start_with("services-slow-front", 1, "", &section, &["waf"], fake::slow_origin());
+    for _ in 0..4 {
+        assert_eq!(front.ask(false, "/waf/slow", None, &[]).status, 503);
+        assert!(front.logged("chain=waf").contains("=denied(timeout):"));
+    }
+    assert_eq!(front.ask(false, "/waf/", None, &[]).status, 200);
+}
+
+#[test]
 fn an_attack_is_blocked_by_mod_security() {
     let (module, rules) = ("/usr/lib/nginx/modules/ngx_http_modsecurity_module.so", "/usr/share/modsecurity-crs/rules");
     if !(is_installed("nginx") && Path::new(module).exists() && Path::new(rules).exists()) {

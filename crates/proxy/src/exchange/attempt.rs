@@ -447,7 +447,10 @@ pub(super) async fn head_failed(
         Head::Timeout(Side::Server) => {
             cells.response_errors.inc();
             backend.response_errors.inc();
-            worker.shared.backends.observe(server.at, Seen::ResponseTimeout, worker.clock.now().into_std());
+            // Nor is a device that waits for the server behind it.
+            if !live.x.passage.out.as_mut().is_some_and(|out| out.waits_for_its_server()) {
+                worker.shared.backends.observe(server.at, Seen::ResponseTimeout, worker.clock.now().into_std());
+            }
             live.x.log.termination = Termination(By::ServerTimeout, During::Headers);
             if is_at_device || repeatable && retries_on(proxy, Reason::Timeout) {
                 return Ended::Retry(Reason::Timeout);

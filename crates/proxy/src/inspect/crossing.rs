@@ -259,6 +259,11 @@ impl Out {
         let expected = self.expected.as_ref();
         *self.is_back.get_or_insert_with(|| expected.is_some_and(|expected| !expected.recall()))
     }
+    /// Whether the device has nothing to answer yet: the request has come back from it, and the server behind has not answered. From now on it
+    /// does not come back any more.
+    pub fn waits_for_its_server(&mut self) -> bool {
+        self.has_come_back() && lock(&self.told).is_none()
+    }
 }
 
 /// The exchange has its request from a device.
