@@ -110,6 +110,10 @@ pub(crate) fn proxy(draft: &mut Draft, around: &mut Surroundings) {
 }
 
 fn missing_timeouts(proxy: &Proxy, kind: &str, diagnostics: &mut Diagnostics) {
+    if diagnostics.has_errors() {
+        // Perhaps they are what is wrong.
+        return;
+    }
     let timeouts = &proxy.timeouts;
     let mut missing = Vec::new();
     if proxy.kind.has_frontend() && timeouts.client.is_none() {

@@ -121,11 +121,13 @@ fn unknown<T>(table: &'static Table<T>, words: &[Word], around: &mut Surrounding
     }
     let section = around.section_kind;
     let finding = around.diagnostics.error(first.span, format!("unknown keyword '{}' in '{section}'", first.text));
-    let names = table.keywords().map(|k| k.name).chain(sections::names());
+    let names: Vec<&str> = table.keywords().map(|k| k.name).chain(sections::names()).collect();
+    // `timeout` of `timeout client`.
+    let first_words = names.iter().filter_map(|name| name.split_once(' ')).map(|(first, _)| first);
     // A keyword of another section is not taken for a misspelt one of this section.
     if let Some(places) = sections::places_of(&first.text) {
         finding.hint(places);
-    } else if let Some(near) = crate::units::nearest(&first.text, names) {
+    } else if let Some(near) = crate::units::nearest(&first.text, names.iter().copied().chain(first_words)) {
         finding.hint(format!("did you mean '{near}'?"));
     }
     Reported

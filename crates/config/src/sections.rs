@@ -360,6 +360,14 @@ impl Sections {
     fn dispatch(&mut self, words: &[Word], around: &mut Surroundings) -> Parsed {
         let free = |_: &mut _, _: &'static _, _: Span, _: &mut Surroundings| Ok(None);
         match &mut self.current {
+            Section::None if words[0].text.starts_with('\u{feff}') => {
+                around
+                    .diagnostics
+                    .error(words[0].span, "the file begins with a byte order mark, which cannot be seen")
+                    .hint("save it as UTF-8 without BOM");
+                self.current = Section::Skipped;
+                Err(Reported)
+            }
             Section::None => {
                 let finding =
                     around.diagnostics.error(words[0].span, format!("'{}' stands before any section", words[0].text));

@@ -17,10 +17,12 @@ pub const COMMANDS: &[Command] = &[
         |rest| alone("quickstart", rest, quickstart::run),
     ),
     Command::new("check", "FILE|DIR...", "shows everything that is wrong with a configuration, as -c does", |rest| {
-        if rest.is_empty() {
+        // Every other command has -f before a file.
+        let files: Vec<PathBuf> = rest.iter().filter(|word| *word != "-f").map(PathBuf::from).collect();
+        if files.is_empty() {
             return serve::fail("check: it needs a configuration file or a directory of them");
         }
-        check(&Flags { files: rest.iter().map(PathBuf::from).collect(), check: true, ..Flags::default() })
+        check(&Flags { files, check: true, ..Flags::default() })
     }),
     Command::new("ctl", "[options] COMMAND...", "gives commands to a running process, on its stats socket", ctl::run)
         .options(ctl::options)
@@ -71,6 +73,12 @@ pub const COMMANDS: &[Command] = &[
 /// The subcommand with this name.
 pub fn find(word: &str) -> Option<&'static Command> {
     COMMANDS.iter().find(|command| command.name == word)
+}
+
+/// The subcommand that was meant, if it was mistyped.
+pub fn nearest(word: &str) -> Option<&'static str> {
+    let is_option = word.starts_with('-');
+    penstock_config::units::nearest(word, COMMANDS.iter().map(|command| command.name)).filter(|_| !is_option)
 }
 
 /// Runs a command that takes no arguments.

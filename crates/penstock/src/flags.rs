@@ -21,6 +21,8 @@ pub struct Flags {
     pub version: u8,
     /// `-h`.
     pub help: bool,
+    /// `--help`: as `-h`, but to the standard output, as success.
+    pub help_page: bool,
     /// `-D`.
     pub daemon: bool,
     /// `-W`, or `-Ws`: systemd is notified whenever it listens.
@@ -153,7 +155,8 @@ const OPTIONS: &[Opt] = &[
     opt("-V", Nothing, "shows messages again, after -q", |f, _, _| { f.verbose = true; f.quiet = false; Ok(()) }),
     opt("-q", Nothing, "shows no messages, only sets the exit status", |f, _, _| { f.quiet = true; Ok(()) }),
     opt("-h", Nothing, "shows this help", |f, _, _| { f.help = true; Ok(()) }),
-    opt("--help", Nothing, "shows this help", |f, _, _| { f.help = true; Ok(()) }),
+    opt("--help", Nothing, "shows this help", |f, _, _| { f.help_page = true; Ok(()) }),
+    opt("--version", Nothing, "shows the version", |f, _, _| { f.version = f.version.max(1); Ok(()) }),
     opt("-D", Nothing, "runs in the background", |f, _, _| { f.daemon = true; Ok(()) }),
     opt("-Ws", Nothing, "like -W, for a systemd service of type notify: 'daemon' in the configuration is ignored", |f, _, _| { f.master = true; f.service = true; Ok(()) }),
     opt("-W", Nothing, "master and worker: SIGUSR2 reloads, SIGUSR1 drains, SIGTERM stops", |f, _, _| { f.master = true; Ok(()) }),
@@ -296,7 +299,7 @@ pub fn usage(commands: &[arguments::Command]) -> String {
     let mut page = format!("Usage: {name} -f <file|dir>... [options]\n       {name} COMMAND ...\n\n");
     let mut list = |title: &str, options: Vec<arguments::Opt>| {
         let _ = writeln!(page, "{title}");
-        for option in options.iter().filter(|o| o.name != "--help") {
+        for option in options.iter().filter(|o| !o.name.starts_with("--")) {
             let _ = writeln!(page, "  {:<16} {}", typed(&option.name), option.help);
         }
     };
@@ -359,7 +362,7 @@ mod tests {
     #[test]
     fn every_option_is_in_the_help_once() {
         let page = usage(crate::commands::COMMANDS);
-        for option in OPTIONS.iter().filter(|o| o.name != "--help") {
+        for option in OPTIONS.iter().filter(|o| !o.name.starts_with("--")) {
             let at_line_start = |l: &&str| l.trim_start().split([' ', '[']).next() == Some(option.name);
             assert_eq!(page.lines().filter(at_line_start).count(), 1, "{}", option.name);
         }

@@ -56,12 +56,16 @@ fn main() -> ExitCode {
     if let Some(command) = arguments.first().and_then(|word| commands::find(word.to_str()?)) {
         return command.start(name::NAME.command(), &arguments[1..]);
     }
+    let first = arguments.first().cloned();
     match Flags::parse(arguments) {
         Ok(flags) => obey(flags),
         Err(why) => {
-            let failed = serve::fail(&why);
-            eprintln!("\n{}", flags::usage(commands::COMMANDS));
-            failed
+            // The cause comes last, where it is seen.
+            eprintln!("{}", flags::usage(commands::COMMANDS));
+            match first.and_then(|word| commands::nearest(word.to_str()?)) {
+                Some(near) => serve::fail(&format!("{why}; did you mean '{near}'?")),
+                None => serve::fail(&why),
+            }
         }
     }
 }
@@ -76,6 +80,10 @@ fn obey(flags: Flags) -> ExitCode {
     }
     if let Some(condition) = &flags.condition {
         return evaluate(condition, &flags);
+    }
+    if flags.help_page {
+        print!("{}", flags::usage(commands::COMMANDS));
+        return ExitCode::SUCCESS;
     }
     if flags.help || flags.files.is_empty() {
         eprint!("{}\n{}", version::short(), flags::usage(commands::COMMANDS));

@@ -487,12 +487,27 @@ impl Linker<'_> {
         let Some(acl) = acls.0.get(name) else {
             let own = acls.0.keys().map(String::as_str);
             let known = own.clone().chain(PREDEFINED.iter().map(|(name, _)| *name));
-            diagnostics.error(word.span, format!("there is no ACL '{name}'")).hint = hint::nearest(name, known)
+            diagnostics.error(word.span, format!("there is no ACL '{name}'")).hint = mistaken(name)
+                .map(str::to_owned)
+                .or_else(|| hint::nearest(name, known))
                 .or_else(|| penstock_config::units::suggestion(name, own, "ACLs of this section"));
             return None;
         };
         acl.warn_if_blind(self.place(scope), word.span, diagnostics);
         Some(Arc::clone(acl))
+    }
+}
+
+/// What is meant by a word of a condition that is no name.
+fn mistaken(word: &str) -> Option<&'static str> {
+    match word {
+        "and" | "AND" | "&&" => Some("ACLs side by side have to be true together: leave this word out"),
+        "OR" => Some("write 'or', or '||'"),
+        "not" | "NOT" => Some("write '!' in front of the ACL"),
+        _ if word.contains(['{', '}']) => {
+            Some("braces are words of their own: { path /x }, with blanks and without quotes")
+        }
+        _ => None,
     }
 }
 
