@@ -59,6 +59,11 @@ fn main() -> ExitCode {
     let first = arguments.first().cloned();
     match Flags::parse(arguments) {
         Ok(flags) => obey(flags),
+        Err(why) if *name::NAME == name::Name::Haproxy => {
+            let failed = serve::fail(&why);
+            eprintln!("\n{}", flags::usage(commands::COMMANDS));
+            failed
+        }
         Err(why) => {
             // The cause comes last, where it is seen.
             eprintln!("{}", flags::usage(commands::COMMANDS));

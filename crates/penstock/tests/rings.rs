@@ -1,10 +1,10 @@
-//! Servers of a ring: those that take nothing, cannot be reached, or are there when the process ends.
+//! Where log lines cannot go. Servers of a ring: those that take nothing, cannot be reached, or are there when the process ends.
 
 mod common;
 
 use common::{
     Place, free_port,
-    running::{PATIENCE, Running, TERM, until},
+    running::{PATIENCE, Running, TERM, master, said, until},
 };
 use std::{
     io::{Read, Write},
@@ -138,4 +138,21 @@ fn a_server_that_does_not_answer_is_given_up_after_timeout_connect_and_reported(
         }
     };
     assert!(told.contains("Ring r: the server s receives nothing: timed out"), "{told}");
+}
+
+#[test]
+fn a_socket_that_takes_no_log_lines_is_told_of_once() {
+    let (place, port) = (Place::new("log-nowhere"), free_port());
+    let nowhere = place.0.join("no-such-socket").display().to_string();
+    let text = format!(
+        "defaults\n  mode http\n  timeout client 20s\n  log-format %HP\nfrontend f\n  bind 127.0.0.1:{port}\n  log {nowhere} local0\n  \
+         http-request return status 200\n"
+    );
+    let _running = master(&place, &place.file("nowhere.cfg", &text));
+    until("it listens", || TcpStream::connect(("127.0.0.1", port)).is_ok());
+    ask(port, 1..=3);
+    let told = format!("log lines for {nowhere} are lost: No such file or directory");
+    until("it is told of", || said(&place).contains(&told));
+    ask(port, 4..=6);
+    assert_eq!(said(&place).matches(&told).count(), 1, "{}", said(&place));
 }

@@ -14,7 +14,7 @@ use rustix::{
     net::{MMsgHdr, SendAncillaryBuffer, SendFlags, SocketAddrAny, SocketAddrUnix, sendmmsg},
 };
 use std::{
-    io::IoSlice,
+    io::{IoSlice, Write as _},
     net::{SocketAddr, ToSocketAddrs},
     os::fd::{AsFd, BorrowedFd, OwnedFd},
     sync::{
@@ -31,6 +31,8 @@ pub(crate) struct Target {
     /// Whether lines of equal length may be sent as one message; cleared once that turns out not to work.
     parts: AtomicBool,
     pub dropped: AtomicU64,
+    /// Whether the terminal was told that it cannot be reached.
+    told: AtomicBool,
 }
 
 enum Address {
@@ -87,7 +89,27 @@ impl Target {
             sample: line.sample.as_deref().and_then(Sample::parse),
             line,
             dropped: AtomicU64::new(0),
+            told: AtomicBool::new(false),
         }
+    }
+    /// Says on the terminal, once, why no line can be sent: whoever mistyped the path of a socket would find an empty log.
+    fn tell(&self, why: Errno) {
+        if self.told.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        let to = match &self.line.address {
+            LogAddress::Udp(host, port) => format!("{host}:{port}"),
+            LogAddress::Unix(path) => path.display().to_string(),
+            // Neither is sent to by datagrams.
+            LogAddress::Fd(_) | LogAddress::Ring(_) => return,
+        };
+        // If standard error is closed, there is no reader.
+        let _ = writeln!(
+            std::io::stderr(),
+            "[ALERT]    ({}) : log lines for {to} are lost: {}",
+            std::process::id(),
+            std::io::Error::from(why)
+        );
     }
     /// The number of a stream's descriptor.
     pub fn descriptor(&self) -> Option<i32> {
@@ -290,11 +312,17 @@ impl Outlet {
                 Ok(n) => sent += n,
                 Err(Errno::INTR) => {}
                 // The first of them cannot be sent (too long, no listener); the next ones may be different.
-                Err(Errno::MSGSIZE | Errno::CONNREFUSED) => {
+                Err(why @ (Errno::MSGSIZE | Errno::CONNREFUSED)) => {
+                    if why == Errno::CONNREFUSED {
+                        self.target.tell(why);
+                    }
                     sent += 1;
                     lost += 1;
                 }
-                Err(_) => {
+                Err(why) => {
+                    if !matches!(why, Errno::AGAIN | Errno::NOBUFS) {
+                        self.target.tell(why);
+                    }
                     lost += messages.len() - sent;
                     break;
                 }
