@@ -19,7 +19,8 @@ pub(crate) fn value(
         pair(&mut value, "proto", if tls { "https" } else { "http" });
     }
     if let Some(host) = host.filter(|_| conf.host) {
-        pair(&mut value, "host", &quoted(&String::from_utf8_lossy(host)));
+        // Always in quotes, as in HAProxy.
+        pair(&mut value, "host", &in_quotes(&String::from_utf8_lossy(host)));
     }
     for (name, wanted, port, address) in
         [("by", conf.by, conf.by_port, destination), ("for", conf.client, conf.client_port, source)]
@@ -54,6 +55,10 @@ fn quoted(text: &str) -> String {
     if !text.is_empty() && text.bytes().all(token) {
         return text.to_owned();
     }
+    in_quotes(text)
+}
+
+fn in_quotes(text: &str) -> String {
     format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""))
 }
 
@@ -74,6 +79,7 @@ mod tests {
             "proto=https;host=\"www.example.com:8443\";by=\"[2001:db8::1]:443\";for=\"192.0.2.1:5000\""
         );
         assert_eq!(value(&all, true, Some(b"a\"b"), None, None).unwrap(), "proto=https;host=\"a\\\"b\"");
+        assert_eq!(value(&all, false, Some(b"h"), None, None).unwrap(), "proto=http;host=\"h\"");
         let only_client = Forwarded { client: true, ..Forwarded::default() };
         assert_eq!(value(&only_client, true, None, Some(v4), None), None);
     }
