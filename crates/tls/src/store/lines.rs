@@ -363,7 +363,7 @@ impl Builder<'_> {
             group: want.group,
             context,
         };
-        for pattern in instance.patterns(order == 0) {
+        for pattern in instance.patterns() {
             table.names.add(&pattern, &instance.context);
         }
         line.instances.insert(order, instance);
@@ -510,10 +510,6 @@ impl State {
 }
 
 impl Line {
-    fn first(&self) -> Option<u64> {
-        self.instances.keys().next().copied()
-    }
-
     /// The first certificate is the default, together with those beside it for the same names with another type of key:
     /// a client that sends no name still gets one it can verify. `default-crt` says which they are.
     pub fn defaults(&self) -> Vec<Arc<Context>> {
@@ -556,34 +552,29 @@ impl Line {
 
     /// Stops presenting a certificate that is no longer in the list.
     pub fn remove(&mut self, order: u64) {
-        let first = self.first() == Some(order);
         let Some(instance) = self.instances.remove(&order) else { return };
         // The files of authorities that only its settings named are no longer in use.
         let Line { shapes, instances, tls, .. } = self;
         shapes.retain(|(conf, _)| *conf == tls.conf || instances.values().any(|left| left.conf == *conf));
         let mut table = Table::clone(&self.live.load());
-        instance.patterns(first).iter().for_each(|pattern| table.names.remove(pattern, order));
+        instance.patterns().iter().for_each(|pattern| table.names.remove(pattern, order));
         table.defaults = self.defaults();
         self.publish(table);
     }
 }
 
 impl Instance {
-    fn patterns(&self, first: bool) -> Vec<String> {
-        self.patterns_for(&self.context.certificate.names, first)
+    /// The names it is used for: those of its filters, or its own if there are none, minus those excluded. (HAProxy's manual says that the
+    /// first certificate is used for its own names in any case; HAProxy does not, and a client could pass by the line that asks for its certificate.)
+    fn patterns(&self) -> Vec<String> {
+        self.patterns_for(&self.context.certificate.names)
     }
 
-    /// The names it is used for: those of its filters, or its own, minus those excluded. As HAProxy's manual says, the
-    /// default certificate is used for its own names in any case.
-    fn patterns_for(&self, own: &[String], first: bool) -> Vec<String> {
+    fn patterns_for(&self, own: &[String]) -> Vec<String> {
         if self.excluded.iter().any(|name| name == "*") {
             return Vec::new();
         }
         let names = if self.filters.is_empty() { own } else { &self.filters };
-        let mut patterns: Vec<String> = names.iter().filter(|name| !self.excluded.contains(name)).cloned().collect();
-        if first && !self.filters.is_empty() {
-            patterns.extend(own.iter().cloned());
-        }
-        patterns
+        names.iter().filter(|name| !self.excluded.contains(name)).cloned().collect()
     }
 }

@@ -38,13 +38,12 @@ impl State {
             let line = &self.lines[*index];
             let Some(instance) = line.instances.get(order) else { continue };
             let table = draft.tables.entry(*index).or_insert_with(|| Table::clone(&line.live.load()));
-            let first = line.first() == Some(*order);
             let old = &instance.context;
             let next = Context::new(*order, certificate.clone(), old.shape.clone(), instance.excluded.clone());
             let next = Arc::new(next);
-            instance.patterns(first).iter().for_each(|pattern| table.names.remove(pattern, *order));
+            instance.patterns().iter().for_each(|pattern| table.names.remove(pattern, *order));
             let names = &certificate.names;
-            instance.patterns_for(names, first).iter().for_each(|pattern| table.names.add(pattern, &next));
+            instance.patterns_for(names).iter().for_each(|pattern| table.names.add(pattern, &next));
             draft.contexts.push((*index, *order, next));
         }
         draft
@@ -118,13 +117,12 @@ impl State {
             let before = line.live.load();
             let (forge, untrusted) = (renewed(&before.forge, false), renewed(&before.untrusted, true));
             let mut table = Table { forge, untrusted, ..Table::default() };
-            let first = line.first();
             for (order, instance) in &line.instances {
                 let shape = shapes.iter().find(|(conf, _)| *conf == instance.conf).map(|(_, shape)| shape.clone());
                 let shape = shape.unwrap_or_else(|| instance.context.shape.clone());
                 let certificate = instance.context.certificate.clone();
                 let next = Arc::new(Context::new(*order, certificate, shape, instance.excluded.clone()));
-                for pattern in instance.patterns(first == Some(*order)) {
+                for pattern in instance.patterns() {
                     table.names.add(&pattern, &next);
                 }
                 draft.contexts.push((index, *order, next));
