@@ -484,7 +484,8 @@ fn host_name<E>(server: &Server<E>) -> String {
     }
     match &server.config.host {
         ServerHost::Ip(ip) => ip.to_string(),
-        ServerHost::Name(name) | ServerHost::Abstract(name) => name.clone(),
+        ServerHost::Name(name) => name.clone(),
+        ServerHost::Abstract(name) => model::shown_abstract(name),
         ServerHost::Unix(path) => path.display().to_string(),
     }
 }

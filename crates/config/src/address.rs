@@ -12,6 +12,16 @@ use std::{
 };
 
 /// Families that HAProxy knows and that are refused wherever an address is read.
+/// The longest name in the abstract namespace, behind the zero that it begins with.
+const ABSTRACT_MAX: usize = 107;
+
+/// Such a name as HAProxy's `abns@` has it: with zeros to its full length, so that both find each other.
+fn padded(name: &str) -> String {
+    let mut padded = name.to_owned();
+    padded.extend(std::iter::repeat_n('\0', ABSTRACT_MAX.saturating_sub(name.len())));
+    padded
+}
+
 const REFUSED: &[(&str, &str)] = &[
     ("quic4@", "QUIC is not served: give a TCP address"),
     ("quic6@", "QUIC is not served: give a TCP address"),
@@ -57,7 +67,8 @@ pub(crate) fn parse(args: &mut Args<'_>, word: &Word, text: &str) -> Parsed<Addr
     let text = text.strip_prefix("stream+").unwrap_or(text);
     let (family, rest) = match text.split_once('@') {
         Some(("unix" | "uxst", path)) => return Ok(Address::Unix(path.to_owned())),
-        Some(("abns" | "abnsz", name)) => return Ok(Address::Abstract(name.to_owned())),
+        Some(("abns", name)) => return Ok(Address::Abstract(padded(name))),
+        Some(("abnsz", name)) => return Ok(Address::Abstract(name.to_owned())),
         Some(("fd", number)) => {
             return match number.parse() {
                 Ok(fd) if fd >= 0 => Ok(Address::Fd(fd)),

@@ -48,7 +48,7 @@ fn addresses_to_listen_on() {
         ("localhost:80", ListenAddress::Host { host: "localhost".into(), first: 80, last: 80 }),
         ("unix@/run/a.sock", ListenAddress::Unix("/run/a.sock".into())),
         ("/run/a.sock", ListenAddress::Unix("/run/a.sock".into())),
-        ("abns@name", ListenAddress::Abstract("name".into())),
+        ("abns@name", ListenAddress::Abstract(format!("{:\0<107}", "name"))),
         ("fd@3", ListenAddress::Fd(3)),
     ] {
         assert_eq!(bind(text).addresses[0].value, address, "{text}");
@@ -68,7 +68,7 @@ fn addresses_of_servers() {
         ("*:80", ip("0.0.0.0"), ServerPort::Fixed(80)),
         ("www.example.com:80", ServerHost::Name("www.example.com".into()), ServerPort::Fixed(80)),
         ("unix@/run/a.sock", ServerHost::Unix("/run/a.sock".into()), ServerPort::Offset(0)),
-        ("abns@a", ServerHost::Abstract("a".into()), ServerPort::Offset(0)),
+        ("abns@a", ServerHost::Abstract(format!("{:\0<107}", "a")), ServerPort::Offset(0)),
     ] {
         let server = server(text);
         assert_eq!((server.host, server.port), (host, port), "{text}");

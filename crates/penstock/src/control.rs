@@ -351,7 +351,7 @@ async fn next(hub: &Rc<Hub>, door: &Door) -> io::Result<Client> {
 fn written(address: &ListenAddress) -> String {
     match address {
         ListenAddress::Unix(path) => format!("unix@{}", path.display()),
-        ListenAddress::Abstract(name) => format!("abns@{name}"),
+        ListenAddress::Abstract(name) => penstock_config::model::shown_abstract(name),
         ListenAddress::Ip { ip, first, .. } if ip.is_ipv4() => format!("ipv4@{ip}:{first}"),
         ListenAddress::Ip { ip, first, .. } => format!("ipv6@[{ip}]:{first}"),
         ListenAddress::Host { host, first, .. } => format!("{host}:{first}"),

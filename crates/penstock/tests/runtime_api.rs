@@ -86,7 +86,7 @@ fn every_kind_of_address_answers_with_the_rights_of_its_line() {
     for (host, wanted) in [("127.0.0.1", "operator\n\n"), ("::1", "admin\n\n")] {
         assert_eq!(ask(TcpStream::connect((host, port)).unwrap(), "show cli level\n"), wanted);
     }
-    let name = SocketAddr::from_abstract_name(format!("penstock-api-{port}")).unwrap();
+    let name = SocketAddr::from_abstract_name(format!("{:\0<107}", format!("penstock-api-{port}"))).unwrap();
     assert_eq!(ask(UnixStream::connect_addr(&name).unwrap(), "show cli level\n"), "[info]: operator\n\n");
     let sockets = served.ask("show cli sockets\n");
     let place = served.place.0.display();

@@ -317,7 +317,7 @@ fn host(host: Option<&Host>) -> String {
     match host {
         Some(Host::Ip(ip)) => ip.to_string(),
         Some(Host::Unix(path)) => path.display().to_string(),
-        Some(Host::Abstract(name)) => format!("abns@{name}"),
+        Some(Host::Abstract(name)) => penstock_config::model::shown_abstract(name),
         None => "-".into(),
     }
 }

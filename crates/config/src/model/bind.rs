@@ -29,10 +29,18 @@ pub enum ListenAddress {
     },
     /// `unix@/path` or `/path`.
     Unix(PathBuf),
-    /// `abns@name`.
+    /// `abns@name`, with the zeros behind it, or `abnsz@name`.
     Abstract(String),
     /// `fd@3`: an inherited listening descriptor.
     Fd(i32),
+}
+
+/// A name in the abstract namespace as it is written: `abnsz@` has no zeros behind it.
+pub fn shown_abstract(name: &str) -> String {
+    match name.trim_end_matches('\0') {
+        bare if bare.len() < name.len() => format!("abns@{bare}"),
+        bare => format!("abnsz@{bare}"),
+    }
 }
 
 /// `bind`.

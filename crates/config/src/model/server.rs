@@ -30,7 +30,7 @@ pub enum ServerHost {
     Name(String),
     /// `unix@/path` or `/path`.
     Unix(PathBuf),
-    /// `abns@name`.
+    /// `abns@name`, with the zeros behind it, or `abnsz@name`; see [`shown_abstract`](super::shown_abstract).
     Abstract(String),
 }
 

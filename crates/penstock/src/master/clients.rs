@@ -82,7 +82,7 @@ pub fn name(address: &ListenAddress) -> String {
         ListenAddress::Ip { ip, first, .. } => format!("ipv6@{ip}:{first}"),
         ListenAddress::Host { host, first, .. } => format!("{host}:{first}"),
         ListenAddress::Unix(path) => format!("unix@{}", path.display()),
-        ListenAddress::Abstract(name) => format!("abns@{name}"),
+        ListenAddress::Abstract(name) => penstock_config::model::shown_abstract(name),
         ListenAddress::Fd(number) => format!("fd@{number}"),
     }
 }

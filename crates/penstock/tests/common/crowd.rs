@@ -19,7 +19,7 @@ impl<T: Read + Write + Send> Client for T {}
 pub fn dial(address: &str) -> io::Result<Box<dyn Client>> {
     let patience = Some(Duration::from_secs(10));
     if let Some(name) = address.strip_prefix("abns@") {
-        let stream = UnixStream::connect_addr(&SocketAddr::from_abstract_name(name)?)?;
+        let stream = UnixStream::connect_addr(&SocketAddr::from_abstract_name(format!("{name:\0<107}"))?)?;
         stream.set_read_timeout(patience)?;
         return Ok(Box::new(stream));
     }

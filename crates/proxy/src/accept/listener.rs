@@ -277,7 +277,7 @@ pub(crate) fn describe(address: &ListenAddress) -> String {
         ListenAddress::Host { host, first, last } if first == last => format!("{host}:{first}"),
         ListenAddress::Host { host, first, last } => format!("{host}:{first}-{last}"),
         ListenAddress::Unix(path) => path.display().to_string(),
-        ListenAddress::Abstract(name) => format!("abns@{name}"),
+        ListenAddress::Abstract(name) => penstock_config::model::shown_abstract(name),
         ListenAddress::Fd(number) => format!("fd@{number}"),
     }
 }

@@ -333,7 +333,7 @@ impl Target {
                 let is_there = std::fs::metadata(path).is_ok_and(|file| file.file_type().is_socket());
                 is_there.then(|| Identity::Unix(path.clone()))
             }
-            Target::Abstract(name) => Some(Identity::Abstract { name: name.as_bytes().to_vec(), namespace }),
+            Target::Abstract(name) => Some(Identity::named(name, namespace)),
             // The parent process still has it.
             Target::Fd(_) => None,
         })

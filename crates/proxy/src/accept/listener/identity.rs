@@ -37,6 +37,11 @@ pub(super) enum Identity {
 }
 
 impl Identity {
+    /// That of a name in the abstract namespace, whether or not zeros follow it.
+    pub fn named(name: impl AsRef<[u8]>, namespace: Option<u64>) -> Self {
+        Identity::Abstract { name: without_padding(name.as_ref()).to_owned(), namespace }
+    }
+
     /// The identity of the TCP socket that a `bind` line asks for on an address, in the network namespace with this number.
     ///
     /// # Errors
@@ -73,7 +78,7 @@ impl Identity {
                 Some(path) => Some(Identity::Unix(without_suffix(path).to_owned())),
                 None => {
                     let name = own.as_abstract_namespace();
-                    name.map(|name| Identity::Abstract { name: without_padding(name).to_owned(), namespace })
+                    name.map(|name| Identity::named(name, namespace))
                 }
             },
             Domain::IPV4 | Domain::IPV6 if socket.protocol()? == Some(Protocol::TCP) => {
