@@ -9,7 +9,7 @@ _penstock() {
     esac
     case "$at" in
     '')
-        offered='-f -- -cc -c -C -vv -v -V -q -h --help -D -Ws -W -db -dW -dD -dV -dr -dM -dI -d -n -N -m -L -p -sf -st -x -S quickstart check ctl top bench plan doctor lab-setup keywords completion man help'
+        offered='-f -- -cc -c -C -vv -v -V -q -h --help --version -D -Ws -W -db -dW -dD -dV -dr -dM -dI -d -n -N -m -L -p -sf -st -x -S quickstart check ctl top bench plan doctor lab-setup keywords completion man help'
         values=' -f -- -cc -C -n -N -m -L -p -sf -st -x -S '
         names=''
         ;;
@@ -248,7 +248,7 @@ penstock.cfg'
         names=''
         ;;
     *)
-        offered='-f -- -cc -c -C -vv -v -V -q -h --help -D -Ws -W -db -dW -dD -dV -dr -dM -dI -d -n -N -m -L -p -sf -st -x -S -dC -dF -dG -dR -dS -de -dp -dt -dZ -dL -dK'
+        offered='-f -- -cc -c -C -vv -v -V -q -h --help --version -D -Ws -W -db -dW -dD -dV -dr -dM -dI -d -n -N -m -L -p -sf -st -x -S -dC -dF -dG -dR -dS -de -dp -dt -dZ -dL -dK'
         values=' -f -- -cc -C -n -N -m -L -p -sf -st -x -S '
         names=''
         ;;
