@@ -17,7 +17,7 @@ use crate::{
     worker::{pulse::Stage, state::Worker},
 };
 use client_hello::Decided;
-use penstock_config::model::{Mode, ProxyId, ServiceMode};
+use penstock_config::model::{Bind, Mode, ProxyId, ServiceMode};
 use penstock_http::proxy_protocol;
 use penstock_rules::{ConnFacts, Session};
 use penstock_tls::HandshakeError;
@@ -127,14 +127,15 @@ fn facts(worker: &Worker, socket: &Socket, proxy: ProxyId, bind: usize) -> ConnF
         Socket::Unix(_) => (None, None),
         _ => (socket.peer_addr().ok(), socket.local_addr().ok()),
     };
-    let conf = &worker.shared.config.proxies[proxy].binds[bind];
+    let binds = &worker.shared.config.proxies[proxy].binds;
+    let conf = &binds[bind];
     ConnFacts {
         src: peer,
         dst: local,
         peer,
         local,
         bind: bind as u32,
-        listener_id: conf.id.unwrap_or(bind as u32 + 1),
+        listener_id: Bind::listener_id(&binds[..=bind], local),
         listener_name: conf.name.as_deref().map(Into::into),
         accepted_unix_us: worker.clock.unix_us(),
         socket: socket.number(),

@@ -4,7 +4,11 @@ use crate::{
     model::{Account, BindTls},
     span::{Span, Spanned},
 };
-use std::{net::IpAddr, path::PathBuf, time::Duration};
+use std::{
+    net::{IpAddr, SocketAddr},
+    path::PathBuf,
+    time::Duration,
+};
 
 /// An address to listen on or to log to.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,6 +37,57 @@ pub enum ListenAddress {
     Abstract(String),
     /// `fd@3`: an inherited listening descriptor.
     Fd(i32),
+}
+
+impl ListenAddress {
+    /// How many sockets it stands for: one for each of its ports.
+    fn sockets(&self) -> u32 {
+        match self {
+            ListenAddress::Ip { first, last, .. } | ListenAddress::Host { first, last, .. } => {
+                u32::from(last.saturating_sub(*first)) + 1
+            }
+            ListenAddress::Unix(_) | ListenAddress::Abstract(_) | ListenAddress::Fd(_) => 1,
+        }
+    }
+
+    /// The place among these of the socket with this local address, if it is one of them.
+    fn place_of(&self, local: SocketAddr) -> Option<u32> {
+        let (first, last) = match self {
+            ListenAddress::Ip { ip, first, last } => {
+                let is_here = match (ip, local.ip().to_canonical()) {
+                    (IpAddr::V6(any), _) if any.is_unspecified() => true,
+                    (any, here) if any.is_unspecified() => here.is_ipv4(),
+                    (ip, here) => ip.to_canonical() == here,
+                };
+                is_here.then_some((*first, *last))?
+            }
+            // Its address was found out at start.
+            ListenAddress::Host { first, last, .. } => (*first, *last),
+            ListenAddress::Unix(_) | ListenAddress::Abstract(_) | ListenAddress::Fd(_) => return None,
+        };
+        (first..=last).contains(&local.port()).then(|| u32::from(local.port() - first))
+    }
+}
+
+impl Bind {
+    /// The number of the socket on which a connection has this local address, of the `bind` line that is the last of these. As in HAProxy, sockets
+    /// without an `id` are numbered through the lines of a frontend, from 1, one for each address and port.
+    pub fn listener_id(lines: &[Bind], local: Option<SocketAddr>) -> u32 {
+        let Some((own, before)) = lines.split_last() else { return 0 };
+        if let Some(id) = own.id {
+            return id;
+        }
+        let sockets = |line: &Bind| line.addresses.iter().map(|address| address.value.sockets()).sum::<u32>();
+        let mut number = 1 + before.iter().map(sockets).sum::<u32>();
+        let first = number;
+        for address in &own.addresses {
+            if let Some(place) = local.and_then(|local| address.value.place_of(local)) {
+                return number + place;
+            }
+            number += address.value.sockets();
+        }
+        first
+    }
 }
 
 /// A name in the abstract namespace as it is written: `abnsz@` has no zeros behind it.

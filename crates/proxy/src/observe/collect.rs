@@ -14,7 +14,7 @@ use crate::{
     },
     server::{Backend, BackendView, Operational, Server, ServerView, Target},
 };
-use penstock_config::model::{ListenAddress, Mode, ProxyId};
+use penstock_config::model::{Bind, ListenAddress, Mode, ProxyId};
 use std::{
     sync::atomic::Ordering::Relaxed,
     time::{Duration, SystemTime, UNIX_EPOCH},
@@ -152,7 +152,7 @@ fn push_proxy(shared: &Shared, id: ProxyId, rows: &mut Vec<Row>) {
             let config = &proxy.binds[bind];
             let name = config.name.clone().unwrap_or_else(|| format!("sock-{}", bind + 1));
             let mut row = blank(Kind::Listener, &name, sum(Part::Listener(bind)));
-            (row.index, row.sid) = (bind, config.id.unwrap_or(bind as u32 + 1));
+            (row.index, row.sid) = (bind, Bind::listener_id(&proxy.binds[..=bind], None));
             row.guid = config.guid_prefix.as_ref().map(|prefix| format!("{}-0", prefix.value));
             row.sessions = level(limit, None);
             row.address = config.addresses.first().map(|address| listen_address(&address.value));
