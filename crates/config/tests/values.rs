@@ -123,9 +123,9 @@ fn bases_lead_relative_paths() {
 
 #[test]
 fn settings_of_servers_and_their_defaults() {
-    let s = server("192.0.2.1:80 check inter 1s fastinter 2s downinter 3s rise 4 fall 5 port 6 addr 192.0.2.2")
-        .settings
-        .check;
+    let s =
+        server("192.0.2.1:80 check inter 1s fastinter 2s downinter 3s rise 4 fall 5 port 6 addr 192.0.2.2").settings;
+    let s = &s.check;
     assert!(s.enabled && s.rise == 4 && s.fall == 5 && s.port == Some(6));
     assert_eq!(
         (s.inter, s.fastinter, s.downinter),
@@ -135,9 +135,9 @@ fn settings_of_servers_and_their_defaults() {
         "192.0.2.1:80 ssl verify none sni str(a) alpn h2,http/1.1 no-ssl-reuse init-addr last,libc,none,192.0.2.3",
     )
     .settings;
-    let tls = s.tls.expect("ssl");
+    let tls = s.tls.as_ref().expect("ssl");
     assert_eq!(
-        (tls.conf.verify, tls.no_ssl_reuse, tls.sni.unwrap().words[0].text.as_str()),
+        (tls.conf.verify, tls.no_ssl_reuse, tls.sni.as_ref().unwrap().words[0].text.as_str()),
         (Some(Verify::None), true, "str(a)")
     );
     assert_eq!(
@@ -149,7 +149,7 @@ fn settings_of_servers_and_their_defaults() {
     assert_eq!(server("192.0.2.1:80 send-proxy-v2-ssl-cn").settings.proxy_v2_options, ["ssl", "cert-cn"]);
     assert_eq!(server("192.0.2.1:80 send-proxy no-send-proxy").settings.proxy_header_version(), None);
     assert_eq!(
-        server("192.0.2.1:80 source 192.0.2.7:1000-2000 interface eth1").settings.source.unwrap().ports,
+        server("192.0.2.1:80 source 192.0.2.7:1000-2000 interface eth1").settings.source.as_ref().unwrap().ports,
         Some((1000, 2000))
     );
     let config = valid(

@@ -272,7 +272,7 @@ impl Places {
     pub const CHECK: Places = Places(1 << 6);
     /// While the configuration is read (`global` variables).
     pub const CONFIG: Places = Places(1 << 7);
-    /// `error-log-format`: the connection failed before it became a session.
+    /// `error-log-format`: the connection failed before it became a session. As in HAProxy, what other log lines may say may stand there too.
     pub const ERROR: Places = Places(1 << 8);
     /// `tcp-request client-hello`: the first bytes of a connection that will be decrypted.
     pub const HELLO: Places = Places(1 << 9);
@@ -293,11 +293,12 @@ impl Places {
     /// While the response is available.
     pub const IN_RESPONSE: Places = Places(Self::RESPONSE.0 | Self::CHECK.0);
     /// From the request to the log line.
-    pub const FROM_REQUEST: Places = Places(Self::REQUEST.0 | Self::SERVER.0 | Self::RESPONSE.0 | Self::LOG.0);
+    pub const FROM_REQUEST: Places =
+        Places(Self::REQUEST.0 | Self::SERVER.0 | Self::RESPONSE.0 | Self::LOG.0 | Self::ERROR.0);
     /// From the connection to the server onwards.
-    pub const FROM_SERVER: Places = Places(Self::RESPONSE.0 | Self::LOG.0 | Self::CHECK.0);
+    pub const FROM_SERVER: Places = Places(Self::RESPONSE.0 | Self::LOG.0 | Self::CHECK.0 | Self::ERROR.0);
     /// From the response to the log line.
-    pub const FROM_RESPONSE: Places = Places(Self::RESPONSE.0 | Self::LOG.0 | Self::CHECK.0);
+    pub const FROM_RESPONSE: Places = Places(Self::RESPONSE.0 | Self::LOG.0 | Self::CHECK.0 | Self::ERROR.0);
 
     /// The union of both.
     #[must_use]

@@ -160,7 +160,7 @@ fn tap(draft: &mut Draft, args: &mut Args<'_>) -> Parsed {
     let (to, span) = match kind.text.as_str() {
         "file" => {
             let path = args.path("a path")?;
-            if path.value.file_name().is_none() {
+            if path.value.file_name().is_none() || path.value.to_string_lossy().ends_with('/') {
                 args.error("the path has no file name").hint("for instance /var/lib/penstock/copy.pcapng");
                 return Err(Reported);
             }
@@ -288,6 +288,10 @@ pub(crate) fn finish(draft: &mut Draft, around: &mut Surroundings) -> Parsed {
     let name = &proxy.name;
     let service = proxy.service.as_ref().expect("only services come here");
     let missing = |around: &mut Surroundings, what: &str, hint: &str| {
+        if draft.seen.contains_key(what.trim_matches('\'')) {
+            // What is wrong with it has been said.
+            return Err(Reported);
+        }
         around.diagnostics.error(proxy.span, format!("service '{name}' has no {what}")).hint(hint);
         Err(Reported)
     };
