@@ -23,7 +23,7 @@ fn nginx(place: &Place, back: u16, modules: &str, inspection: &str) -> (u16, Dae
     let file = place.file(
         "nginx.conf",
         &format!(
-            "{modules}daemon off;\nworker_processes 1;\npid {here}/nginx.pid;\nerror_log {here}/error.log;\nevents {{}}\nhttp {{\n  access_log off;\n\
+            "{modules}daemon off;\nmaster_process off;\npid {here}/nginx.pid;\nerror_log {here}/error.log;\nevents {{}}\nhttp {{\n  access_log off;\n\
              {temporary}  keepalive_requests 7;\n  upstream back {{ server 127.0.0.1:{back}; keepalive 4; }}\n  server {{\n    listen 127.0.0.1:{port};\n{inspection}    \
              client_max_body_size 0;\n    location / {{\n      proxy_pass http://back;\n      proxy_http_version 1.1;\n      \
              proxy_set_header Host $http_host;\n      proxy_set_header Connection \"\";\n    }}\n    \
