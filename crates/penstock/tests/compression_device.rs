@@ -4,7 +4,9 @@
 mod common;
 
 use common::{
-    Place, free_port, penstock,
+    Place,
+    doubled::{Doubled, ended_well},
+    free_port, penstock,
     running::{TERM, USR1, USR2},
 };
 use flate2::read::{DeflateDecoder, GzDecoder, ZlibDecoder};
@@ -12,9 +14,9 @@ use penstock_qat_double::Double;
 use std::{
     io::{BufRead as _, BufReader, Read as _, Write as _},
     net::{TcpListener, TcpStream},
-    process::{Child, Stdio},
+    ops::{Deref, DerefMut},
     thread::{self, JoinHandle},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 /// Text that compresses, different for each length.
@@ -62,34 +64,17 @@ fn answer(mut stream: TcpStream) -> std::io::Result<()> {
 }
 
 struct Server {
-    child: Child,
+    process: Doubled,
     algorithm: &'static str,
-    _place: Place,
     port: u16,
-    metrics: u16,
 }
 
 impl Server {
     fn start(double: &Double, name: &str, algorithm: &'static str, global: &str, flags: &[&str]) -> Server {
         let (place, port, metrics) = (Place::new(name), free_port(), free_port());
         let config = configuration(&place, algorithm, global, port, metrics);
-        let mut command = penstock();
-        command.env("LD_LIBRARY_PATH", double.path()).args(flags).arg("-f").arg(config);
-        let child = command.stderr(Stdio::piped()).spawn().unwrap();
-        let mut server = Server { child, algorithm, _place: place, port, metrics };
-        let until = Instant::now() + Duration::from_secs(30);
-        while TcpStream::connect(("127.0.0.1", port)).is_err() {
-            assert!(Instant::now() < until, "it does not listen: {}", server.said());
-            thread::sleep(Duration::from_millis(20));
-        }
-        server
-    }
-
-    fn said(&mut self) -> String {
-        let _ = self.child.kill();
-        let mut said = String::new();
-        let _ = self.child.stderr.take().map(|mut stderr| stderr.read_to_string(&mut said));
-        said
+        let process = Doubled::start(double, place, &config, [port, metrics], flags);
+        Server { process, algorithm, port }
     }
 
     /// Asks for a body; whether what came is compressed, and is what the server sent.
@@ -138,37 +123,28 @@ impl Server {
     fn metric(&self, name: &str) -> f64 {
         // Workers report every 200 ms while clients come, and each second.
         thread::sleep(Duration::from_millis(1200));
-        let mut stream = TcpStream::connect(("127.0.0.1", self.metrics)).unwrap();
-        stream.write_all(b"GET /metrics HTTP/1.0\r\n\r\n").unwrap();
-        let mut page = String::new();
-        stream.read_to_string(&mut page).unwrap();
+        let page = self.metrics();
         let name = format!("penstock_device_compression_{name} ");
         page.lines()
             .find_map(|line| line.strip_prefix(&name)?.parse().ok())
             .unwrap_or_else(|| panic!("{name}in {page}"))
     }
 
-    fn signal(&self, signal: i32) {
-        penstock_sys::kill(self.child.id() as i32, signal).unwrap();
-    }
-
     fn ends(&mut self) -> String {
-        let until = Instant::now() + Duration::from_secs(20);
-        while self.child.try_wait().unwrap().is_none() {
-            assert!(Instant::now() < until, "it does not end");
-            thread::sleep(Duration::from_millis(20));
-        }
-        self.said()
+        self.ends_within(Duration::from_secs(20))
     }
 }
 
-impl Drop for Server {
-    fn drop(&mut self) {
-        // A master that is killed leaves its worker behind.
-        let _ = penstock_sys::kill(self.child.id() as i32, TERM);
-        thread::sleep(Duration::from_millis(if thread::panicking() { 1000 } else { 0 }));
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+impl Deref for Server {
+    type Target = Doubled;
+    fn deref(&self) -> &Doubled {
+        &self.process
+    }
+}
+
+impl DerefMut for Server {
+    fn deref_mut(&mut self) -> &mut Doubled {
+        &mut self.process
     }
 }
 
@@ -196,16 +172,6 @@ fn dechunked(mut rest: &[u8]) -> Option<Vec<u8>> {
         body.extend_from_slice(rest.get(end + 2..end + 2 + len)?);
         rest = rest.get(end + 2 + len + 2..)?;
     }
-}
-
-/// What each process that used the double has left behind: nothing.
-#[track_caller]
-fn ended_well(double: &Double, processes: usize) {
-    assert_eq!(double.violations(), [""; 0]);
-    let log = double.log();
-    let count = |start: &str| log.iter().filter(|line| line.starts_with(start)).count();
-    assert_eq!((count("start"), count("stop")), (processes, processes), "{log:?}");
-    assert_eq!(double.pinned(), Some(0), "{log:?}");
 }
 
 #[test]

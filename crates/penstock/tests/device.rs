@@ -4,23 +4,24 @@
 mod common;
 
 use common::{
-    Place, free_port, penstock,
+    Place,
+    doubled::{Doubled, ended_well},
+    free_port, penstock,
     running::{PATIENCE, TERM, USR1, USR2},
 };
 use penstock_qat_double::Double;
 use std::{
-    io::{Read as _, Write as _},
+    io::Write as _,
     net::TcpStream,
+    ops::{Deref, DerefMut},
     process::{Child, Command, Output, Stdio},
     time::{Duration, Instant},
 };
 
 /// A penstock that drives the double.
 struct Server {
-    child: Child,
-    _place: Place,
+    process: Doubled,
     tls: u16,
-    metrics: u16,
 }
 
 /// How a client shakes hands: version, and what it signs with.
@@ -40,24 +41,8 @@ impl Server {
     fn start(double: &Double, name: &str, global: &str, flags: &[&str]) -> Server {
         let (place, tls, metrics) = (Place::new(name), free_port(), free_port());
         let config = configuration(&place, global, tls, metrics);
-        let mut command = penstock();
-        command.env("LD_LIBRARY_PATH", double.path()).args(flags).arg("-f").arg(config);
-        let child = command.stderr(Stdio::piped()).spawn().unwrap();
-        let mut server = Server { child, _place: place, tls, metrics };
-        let until = Instant::now() + Duration::from_secs(20);
-        while TcpStream::connect(("127.0.0.1", tls)).is_err() {
-            assert!(Instant::now() < until, "it does not listen: {}", server.said());
-            std::thread::sleep(Duration::from_millis(20));
-        }
-        server
-    }
-
-    /// Ends the server and returns what it has written to standard error.
-    fn said(&mut self) -> String {
-        let _ = self.child.kill();
-        let mut said = String::new();
-        let _ = self.child.stderr.take().map(|mut stderr| stderr.read_to_string(&mut said));
-        said
+        let process = Doubled::start(double, place, &config, [tls, metrics], flags);
+        Server { process, tls }
     }
 
     /// A client that asks once and leaves.
@@ -87,36 +72,22 @@ impl Server {
     fn metric(&self, name: &str) -> f64 {
         // Workers report every 200 ms.
         std::thread::sleep(Duration::from_millis(400));
-        let mut stream = TcpStream::connect(("127.0.0.1", self.metrics)).unwrap();
-        stream.write_all(b"GET /metrics HTTP/1.0\r\n\r\n").unwrap();
-        let mut page = String::new();
-        stream.read_to_string(&mut page).unwrap();
+        let page = self.metrics();
         let is = |line: &&str| line.strip_prefix(name).is_some_and(|rest| rest.starts_with(['{', ' ']));
         page.lines().filter(is).filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok()).sum()
     }
+}
 
-    fn signal(&self, signal: i32) {
-        penstock_sys::kill(self.child.id() as i32, signal).unwrap();
-    }
-
-    /// Waits for its end, which it has been told to come to.
-    fn ends_within(&mut self, longest: Duration) -> String {
-        let until = Instant::now() + longest;
-        while self.child.try_wait().unwrap().is_none() {
-            assert!(Instant::now() < until, "it does not end");
-            std::thread::sleep(Duration::from_millis(20));
-        }
-        self.said()
+impl Deref for Server {
+    type Target = Doubled;
+    fn deref(&self) -> &Doubled {
+        &self.process
     }
 }
 
-impl Drop for Server {
-    fn drop(&mut self) {
-        // A master that is killed leaves its worker behind.
-        let _ = penstock_sys::kill(self.child.id() as i32, TERM);
-        std::thread::sleep(Duration::from_millis(if std::thread::panicking() { 1000 } else { 0 }));
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+impl DerefMut for Server {
+    fn deref_mut(&mut self) -> &mut Doubled {
+        &mut self.process
     }
 }
 
@@ -148,16 +119,6 @@ fn configuration(place: &Place, global: &str, tls: u16, metrics: u16) -> std::pa
             directory.display()
         ),
     )
-}
-
-/// What each process that used the double has left behind: nothing.
-#[track_caller]
-fn ended_well(double: &Double, processes: usize) {
-    assert_eq!(double.violations(), [""; 0]);
-    let log = double.log();
-    let count = |start: &str| log.iter().filter(|line| line.starts_with(start)).count();
-    assert_eq!((count("start"), count("stop")), (processes, processes), "{log:?}");
-    assert_eq!(double.pinned(), Some(0), "{log:?}");
 }
 
 #[test]
@@ -316,7 +277,7 @@ fn a_daemon_drives_its_device() {
     assert!(started.success());
     let daemon = Daemon(std::fs::read_to_string(pidfile).unwrap().trim().parse().unwrap());
     // It is not a child of this process, so it is polled by its pid.
-    let server = Server { child: Command::new("true").spawn().unwrap(), _place: place, tls, metrics };
+    let server = Server { process: Doubled::of(Command::new("true").spawn().unwrap(), place, metrics), tls };
     let served = server.clients(2);
     let given = server.metric("penstock_device_operations_total");
     drop(daemon);

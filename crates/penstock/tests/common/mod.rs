@@ -3,6 +3,7 @@
 
 pub mod browser;
 pub mod crowd;
+pub mod doubled;
 pub mod running;
 pub mod study;
 
