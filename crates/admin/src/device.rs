@@ -36,8 +36,7 @@ pub fn render(out: &mut String, report: &DeviceReport) {
         ("restarts_total", "counter", report.restarts.into(), "Resets that instances have come back from"),
         ("compression_instances", "gauge", report.compression as u64, "Instances for compression"),
     ] {
-        head(out, name, kind, help);
-        let _ = writeln!(out, "penstock_device_{name} {value}");
+        whole(out, name, kind, value, help);
     }
     for (name, value, help) in BY_INSTANCE {
         head(out, name, "gauge", help);
@@ -71,10 +70,14 @@ pub fn render_compression(out: &mut String, report: &CompressionReport) {
         ("benched_total", "counter", c.benched, "Times a worker took it out of service for compression"),
         ("requests", "gauge", c.depth, "Pieces in progress"),
     ] {
-        let name = format!("compression_{name}");
-        head(out, &name, kind, help);
-        let _ = writeln!(out, "penstock_device_{name} {value}");
+        whole(out, &format!("compression_{name}"), kind, value, help);
     }
+}
+
+/// A metric without labels.
+fn whole(out: &mut String, name: &str, kind: &str, value: u64, help: &str) {
+    head(out, name, kind, help);
+    let _ = writeln!(out, "penstock_device_{name} {value}");
 }
 
 fn head(out: &mut String, name: &str, kind: &str, help: &str) {
