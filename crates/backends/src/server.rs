@@ -70,6 +70,8 @@ pub struct Backends<E = ()> {
     by_proxy: PerProxy<Option<Arc<Backend<E>>>>,
     /// Pairs of servers: one that is tracked, and one that tracks it.
     trackers: ArcSwap<Vec<(ServerRef, ServerRef)>>,
+    /// The servers whose slow start may still go on.
+    starting: Mutex<HashSet<ServerRef>>,
     /// Locked while servers are added or removed.
     membership: Mutex<()>,
     /// Whether an operator may end the sessions of any server.
@@ -391,6 +393,7 @@ impl<E> Backends<E> {
         let backends = Backends {
             by_proxy,
             trackers: ArcSwap::default(),
+            starting: Mutex::default(),
             membership: Mutex::new(()),
             operated,
             started,

@@ -9,8 +9,9 @@ use super::{
 };
 use crate::{balance::Ramp, queue::Granted};
 use penstock_config::{Config, syslog};
+use std::collections::HashSet;
 use std::fmt::Write as _;
-use std::sync::{Arc, MutexGuard, atomic::Ordering::Relaxed};
+use std::sync::{Arc, MutexGuard, PoisonError, atomic::Ordering::Relaxed};
 use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 
@@ -59,11 +60,14 @@ struct After<E> {
     evicted: Evicted<E>,
     shut_sessions: bool,
     shut_backup_sessions: bool,
+    /// Whether its slow start has begun.
+    starts: bool,
 }
 
 impl<E> Default for After<E> {
     fn default() -> Self {
-        After { notices: Vec::new(), evicted: Vec::new(), shut_sessions: false, shut_backup_sessions: false }
+        let (shut_sessions, shut_backup_sessions) = (false, false);
+        After { notices: Vec::new(), evicted: Vec::new(), shut_sessions, shut_backup_sessions, starts: false }
     }
 }
 
@@ -199,6 +203,9 @@ impl<E> Backends<E> {
             let backups = servers.iter().filter(|server| server.config.settings.backup);
             backups.for_each(|server| server.shut_sessions(Shutdown::Up));
         }
+        if after.starts {
+            self.starting().insert(ServerRef { proxy: backend.proxy, server });
+        }
     }
 
     /// Carries out an operator's command; `by` says in logs how it was given, such as `changed from Web interface`.
@@ -333,34 +340,44 @@ impl<E> Backends<E> {
 
     /// Advances slow starts; called once a second.
     pub fn tick(&self, now: Instant) {
+        let mut starting = std::mem::take(&mut *self.starting());
         let now = self.since(now);
-        for backend in self.iter() {
-            for shared in backend.servers().iter() {
-                let server = shared.slot();
-                let Some((_, mut core)) = self.lock(shared.at) else { continue };
-                if core.status[server].state != Operational::Starting {
-                    continue;
-                }
-                let ramp = ramp(&core, server, now);
-                if ramp.is_none() {
-                    core.status[server].state = Operational::Running;
-                    core.status[server].last_change = now;
-                }
-                backend.balance_again(&mut core, server, ramp);
-                drop(core);
-                let requeued = backend.dispatch(server);
-                if ramp.is_none() {
-                    let mut text = format!("{} is UP", backend.subject(shared));
-                    backend.append_counts(&mut text, &backend.core(), server, requeued);
-                    (self.announce)(&Notice {
-                        proxy: backend.proxy,
-                        severity: syslog::NOTICE,
-                        text: text + ".",
-                        mailed: Some(syslog::NOTICE),
-                    });
-                }
-            }
+        starting.retain(|at| self.goes_on_starting(*at, now));
+        // Others may have begun in the meantime.
+        self.starting().extend(starting);
+    }
+
+    /// Gives a server in its slow start the weight for this time. Returns whether the start goes on.
+    fn goes_on_starting(&self, at: ServerRef, now: Duration) -> bool {
+        let Some((backend, mut core)) = self.lock(at) else { return false };
+        let slot = at.server.index();
+        if core.status[slot].state != Operational::Starting {
+            return false;
         }
+        let ramp = ramp(&core, slot, now);
+        if ramp.is_none() {
+            core.status[slot].state = Operational::Running;
+            core.status[slot].last_change = now;
+        }
+        backend.balance_again(&mut core, slot, ramp);
+        let shared = core.server(slot).clone();
+        drop(core);
+        let requeued = backend.dispatch(slot);
+        if ramp.is_none() {
+            let mut text = format!("{} is UP", backend.subject(&shared));
+            backend.append_counts(&mut text, &backend.core(), slot, requeued);
+            (self.announce)(&Notice {
+                proxy: backend.proxy,
+                severity: syslog::NOTICE,
+                text: text + ".",
+                mailed: Some(syslog::NOTICE),
+            });
+        }
+        ramp.is_some()
+    }
+
+    fn starting(&self) -> MutexGuard<'_, HashSet<ServerRef>> {
+        self.starting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -409,6 +426,7 @@ impl<E> Backend<E> {
         leave_state(&mut core.status[server], now);
         let starts = slow_start(&shared).filter(|_| to == Operational::Running);
         core.status[server].state = if starts.is_some() { Operational::Starting } else { to };
+        after.starts = starts.is_some();
         self.balance_again(&mut core, server, starts);
         let (word, severity) = match to {
             // It took no new clients before.

@@ -132,6 +132,7 @@ impl<E> Backend<E> {
         if up {
             leave_state(status, change.now);
             status.state = if starts.is_some() { Operational::Starting } else { Operational::Running };
+            after.starts = starts.is_some();
         }
         let mode = if status.admin.drain() { "DRAIN" } else { "READY" };
         self.balance_again(core, server, starts);
