@@ -15,7 +15,7 @@ use crate::{
     name::valid_name,
     others,
     peers::{self, PeersDraft},
-    proxy::{self, Draft, HttpErrors},
+    proxy::{self, Draft, ErrorPages, HttpErrors},
     ring,
     span::{Span, Spanned, Word},
     surroundings::Surroundings,
@@ -120,7 +120,9 @@ pub(crate) struct Sections {
     mailers: Vec<Mailers>,
     namespaces: Vec<Spanned<String>>,
     chains: Vec<ServiceChain>,
-    drafts: Vec<Draft>,
+    proxies: Vec<Proxy>,
+    /// Places in `proxies`, and the error pages that wait for the `http-errors` sections, which may follow.
+    error_pages: Vec<(usize, Vec<ErrorPages>)>,
     /// `defaults` sections, named or not; a proxy without `from` inherits from the last one.
     defaults: Vec<Draft>,
     /// The first place at which each section name was used, by kind of section.
@@ -144,7 +146,8 @@ impl Sections {
             mailers: Vec::new(),
             namespaces: Vec::new(),
             chains: Vec::new(),
-            drafts: Vec::new(),
+            proxies: Vec::new(),
+            error_pages: Vec::new(),
             defaults: Vec::new(),
             names: HashMap::new(),
         }
@@ -420,7 +423,11 @@ impl Sections {
                     let _ = proxy::service::finish(&mut draft, around);
                 }
                 check::proxy(&mut draft, around);
-                self.drafts.push(*draft);
+                let (proxy, error_pages) = draft.finish();
+                if !error_pages.is_empty() {
+                    self.error_pages.push((self.proxies.len(), error_pages));
+                }
+                self.proxies.push(proxy);
             }
             Section::Userlist(mut list) => {
                 others::end_userlist(&mut list, around);
@@ -460,16 +467,17 @@ impl Sections {
     /// Completes the configuration, and reads the files whose contents belong to it.
     pub(crate) fn finish(&mut self, around: &mut Surroundings, files: &dyn Files) -> Config {
         let mut contents = HashMap::new();
-        let mut proxies: Vec<Proxy> = Vec::with_capacity(self.drafts.len());
-        for draft in self.drafts.drain(..) {
-            let mut proxy = draft.finish(&self.http_errors, around);
+        let mut proxies = std::mem::take(&mut self.proxies);
+        for (place, pages) in self.error_pages.drain(..) {
+            pages.into_iter().for_each(|page| page.apply(&mut proxies[place], &self.http_errors, around));
+        }
+        for proxy in &mut proxies {
             for errorfile in proxy.errorfiles.values_mut() {
                 read_errorfile(errorfile, &mut contents, files, self.global.tune.bufsize, around);
             }
             if proxy.mode == Mode::Http && self.global.tune.bufsize >= HTTP2_BUFSIZE_MIN {
                 proxy.binds.iter_mut().for_each(Bind::offer_http);
             }
-            proxies.push(proxy);
         }
         let mut http_errors = BTreeMap::new();
         for section in self.http_errors.drain(..) {

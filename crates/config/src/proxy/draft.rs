@@ -1,6 +1,6 @@
 //! A proxy while its section is read.
 
-use super::error_pages::{ErrorPages, HttpErrors};
+use super::error_pages::ErrorPages;
 use crate::{
     args::{Parsed, Reported},
     keyword::{Keyword, Places},
@@ -20,7 +20,7 @@ pub(crate) struct Draft {
     pub(crate) proxy: Proxy,
     pub(crate) place: Places,
     pub(crate) default_server: Arc<ServerSettings>,
-    /// `errorfile` and similar lines in order, applied once all `http-errors` sections are known.
+    /// `errorfile` and similar lines in order, to be applied once all `http-errors` sections are known.
     pub(crate) error_pages: Vec<ErrorPages>,
     /// The last place of each keyword, in this section or its defaults.
     pub(crate) seen: BTreeMap<&'static str, Span>,
@@ -212,13 +212,10 @@ impl Draft {
         .any(|rules| !rules.is_empty())
     }
 
-    /// Returns the finished proxy.
-    pub(crate) fn finish(mut self, http_errors: &[HttpErrors], around: &mut Surroundings) -> Proxy {
-        for pages in std::mem::take(&mut self.error_pages) {
-            pages.apply(&mut self.proxy, http_errors, around);
-        }
+    /// Returns the proxy, and the error pages that it is still to be given.
+    pub(crate) fn finish(mut self) -> (Proxy, Vec<ErrorPages>) {
         self.proxy.default_server = self.default_server;
-        self.proxy
+        (self.proxy, self.error_pages)
     }
 }
 

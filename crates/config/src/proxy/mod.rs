@@ -20,7 +20,7 @@ pub use balance::{algorithms as balance_algorithms, examples as balance_examples
 
 pub(crate) use basics::based;
 pub(crate) use draft::{Draft, place_names};
-pub(crate) use error_pages::{HttpErrors, errorfile};
+pub(crate) use error_pages::{ErrorPages, HttpErrors, errorfile};
 pub(crate) use log::{format as log_format, line as log_line, target as log_target};
 pub(crate) use options::network_of;
 
