@@ -6,7 +6,7 @@ mod reference;
 #[path = "../../../tests/proof.rs"]
 mod proof;
 
-use penstock_rules::{ACTIONS, Kind, conv, criteria, fetch, log, manual};
+use penstock_rules::{ACTIONS, Kind, Places, Support, conv, criteria, fetch, log, manual};
 use std::{collections::BTreeSet, path::Path, process::Command};
 
 /// The lines of the configuration manual of HAProxy 3.0, which is unpacked with it.
@@ -141,6 +141,48 @@ fn what_haproxy_lists_of_itself_is_known() {
     }
     assert!(found > 450, "only {found} found: haproxy lists its keywords in another way");
     assert!(missing.is_empty(), "{missing:?}");
+}
+
+/// The columns of haproxy's list of fetches that are places of ours.
+const PLACES: [(usize, Places); 8] = [
+    (0, Places::CONNECTION),
+    (1, Places::SESSION),
+    (3, Places::REQUEST),
+    (7, Places::REQUEST.or(Places::BACKEND_REQUEST)),
+    (10, Places::SERVER),
+    (16, Places::RESPONSE),
+    (18, Places::LOG),
+    (19, Places::CHECK),
+];
+
+#[test]
+fn fetches_may_stand_where_haproxy_lets_them() {
+    let Some(haproxy) = reference::haproxy_30() else { return };
+    let output = Command::new(haproxy).args(["-dKsmp", "-q", "-c", "-f", "/dev/null"]).output().expect("haproxy runs");
+    let text = String::from_utf8_lossy(&output.stdout);
+    let mut wrong = Vec::new();
+    let mut found = 0;
+    for line in text.lines() {
+        let Some((marks, rest)) = line.strip_prefix('[').and_then(|rest| rest.split_once("] ")) else { continue };
+        let marks: Vec<&str> = marks.split_whitespace().collect();
+        let name = rest.split(['(', ':']).next().unwrap_or_default();
+        // HAProxy takes these for facts about the client's connection, and finds none before there is a response.
+        if name.starts_with("ssl_s_") {
+            continue;
+        }
+        for (column, place) in PLACES {
+            let Some(spec) = fetch::find(name, place).filter(|spec| matches!(spec.support, Support::Yes(_))) else {
+                continue;
+            };
+            let ours = spec.places.meets(place);
+            if ours != (marks[column] == "Y") {
+                wrong.push(format!("{}{name} in {}", if ours { '+' } else { '-' }, place.describe()));
+            }
+            found += 1;
+        }
+    }
+    assert!(found > 3000, "only {found} found: haproxy lists its fetches in another way");
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
 #[test]

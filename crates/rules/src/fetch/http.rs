@@ -30,6 +30,8 @@ use std::{borrow::Cow, net::IpAddr};
 const REQUEST: Places = Places::IN_REQUEST;
 const RESPONSE: Places = Places::IN_RESPONSE;
 const KEPT: Places = Places::FROM_REQUEST;
+/// As in HAProxy, also while a server is chosen, where there is no response yet.
+const CACHED: Places = Places::FROM_RESPONSE.or(Places::SERVER);
 /// The methods for which HAProxy has numbers.
 const NUMBERED_METHODS: &[&[u8]] = &[b"OPTIONS", b"GET", b"HEAD", b"POST", b"PUT", b"DELETE", b"TRACE", b"CONNECT"];
 const NAME: &[ArgSpec] = &[opt("name", Text)];
@@ -254,10 +256,10 @@ pub(super) const TABLE: &[FetchSpec] = &[
             int(ctx.output.announced.unwrap_or(ctx.output.body().len() as u64) as i64)
         },
     ),
-    one("res.cache_hit", &[], Bool, Places::FROM_RESPONSE, "Whether the response came from the cache.", |ctx, _| {
+    one("res.cache_hit", &[], Bool, CACHED, "Whether the response came from the cache.", |ctx, _| {
         Ok(Value::Bool(ctx.txn.cache.is_some()))
     }),
-    one("res.cache_name", &[], Str, Places::FROM_RESPONSE, "Name of the cache it came from.", |ctx, _| {
+    one("res.cache_name", &[], Str, CACHED, "Name of the cache it came from.", |ctx, _| {
         ctx.txn.cache.as_ref().map(|name| Value::str(name.as_bytes())).ok_or(Missing::Absent)
     }),
     one("res.comp", &[], Bool, Places::FROM_RESPONSE, "Whether the response is compressed here.", |ctx, _| {

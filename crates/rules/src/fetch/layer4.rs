@@ -24,7 +24,9 @@ const CLIENT: Places = Places::FROM_CONNECTION;
 const SERVER: Places = Places::FROM_SERVER;
 /// Everywhere except in health checks: there is a frontend.
 const FRONTEND: Places = Places(Places::SERVING.0 & !Places::CHECK.0);
-const BACKEND: Places = Places(Places::BACKEND_REQUEST.0 | Places::SERVER.0 | Places::RESPONSE.0 | Places::LOG.0);
+/// Where there is a backend.
+const BACKEND: Places =
+    Places::BACKEND_REQUEST.or(Places::SERVER).or(Places::RESPONSE).or(Places::LOG).or(Places::CHECK);
 const TLV: &[ArgSpec] = &[arg("type", ArgKind::Tlv)];
 const UNIT: &[ArgSpec] = &[opt("unit", ArgKind::OneOf(&["ms", "us"]))];
 
@@ -74,8 +76,8 @@ pub(super) const TABLE: &[FetchSpec] = &[
     }),
     one("bc_src", &[], Addr, SERVER, "Our address towards the server.", |ctx, _| ip(server_conn(ctx)?.src)),
     one("bc_src_port", &[], Int, SERVER, "Our port towards the server.", |ctx, _| port(server_conn(ctx)?.src)),
-    one("be_id", &[], Int, BACKEND.or(Places::CHECK), "Number of the backend.", |ctx, _| int(backend(ctx)?.id)),
-    one("be_name", &[], Str, BACKEND.or(Places::CHECK), "Name of the backend.", |ctx, _| text(&backend(ctx)?.name)),
+    one("be_id", &[], Int, BACKEND, "Number of the backend.", |ctx, _| int(backend(ctx)?.id)),
+    one("be_name", &[], Str, BACKEND, "Name of the backend.", |ctx, _| text(&backend(ctx)?.name)),
     one("be_server_timeout", &[], Int, BACKEND, "`timeout server` of the backend, ms.", |ctx, _| {
         int(backend(ctx)?.timeout_server_ms as i64)
     }),
@@ -86,9 +88,11 @@ pub(super) const TABLE: &[FetchSpec] = &[
         int(ctx.txn.timeout_client_ms.unwrap_or(ctx.frontend.1.timeout_client_ms) as i64)
     }),
     one("cur_server_timeout", &[], Int, BACKEND, "The server timeout in effect, ms.", |ctx, _| {
+        in_exchange(ctx)?;
         int(ctx.txn.timeout_server_ms.unwrap_or(backend(ctx)?.timeout_server_ms) as i64)
     }),
     one("cur_tunnel_timeout", &[], Int, BACKEND, "The tunnel timeout in effect, ms.", |ctx, _| {
+        in_exchange(ctx)?;
         int(ctx.txn.timeout_tunnel_ms.unwrap_or(backend(ctx)?.timeout_tunnel_ms) as i64)
     }),
     one("dst", &[], Addr, CLIENT, "The address the client connected to.", |ctx, _| ip(ctx.txn.destination(ctx.conn))),
@@ -135,9 +139,14 @@ pub(super) const TABLE: &[FetchSpec] = &[
     one("fc_pp_authority", &[], Str, CLIENT, "The authority in the PROXY header.", |ctx, _| {
         tlv(ctx, proxy_protocol::AUTHORITY)
     }),
-    one("fc_pp_tlv", TLV, Str, CLIENT, "The first field of a type in the PROXY header.", |ctx, args| {
-        tlv(ctx, args.int(0).and_then(|kind| u8::try_from(kind).ok()).ok_or(Missing::Absent)?)
-    }),
+    one(
+        "fc_pp_tlv",
+        TLV,
+        Str,
+        Places::FROM_SESSION.or(Places::HELLO),
+        "The first field of a type in the PROXY header.",
+        |ctx, args| tlv(ctx, args.int(0).and_then(|kind| u8::try_from(kind).ok()).ok_or(Missing::Absent)?),
+    ),
     one("fc_pp_unique_id", &[], Str, CLIENT, "The unique-id in the PROXY header.", |ctx, _| {
         tlv(ctx, proxy_protocol::UNIQUE_ID)
     }),
@@ -159,7 +168,7 @@ pub(super) const TABLE: &[FetchSpec] = &[
         "fc_settings_streams_limit",
         &[],
         Int,
-        CLIENT,
+        Places::FROM_SESSION,
         "How many streams may be open on the client's connection.",
         |ctx, _| {
             in_exchange(ctx)?;

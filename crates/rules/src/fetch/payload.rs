@@ -25,8 +25,8 @@ const REQUEST: Places = Places::IN_REQUEST;
 /// The places of fetches of bytes, which may also be a ClientHello that has not been decrypted yet.
 const BYTES: Places = Places::IN_REQUEST.or(Places::HELLO);
 const CLIENT: Places = Places::FROM_CONNECTION;
+const SESSION: Places = Places::FROM_SESSION;
 const SERVER: Places = Places::FROM_SERVER;
-const FROM_REQUEST: Places = Places::FROM_REQUEST;
 const RESPONSE: Places = Places::IN_RESPONSE;
 const SPAN: &[ArgSpec] = &[arg("offset", Number), arg("length", Number)];
 const LV: &[ArgSpec] = &[arg("offset1", Number), arg("length", Number), opt("offset2", Text)];
@@ -39,7 +39,7 @@ pub(super) const TABLE: &[FetchSpec] = &[
         Ok(Value::Bool(ctx.txn.server_stream.reset.is_some()))
     }),
     refused("bs.debug_str", Str, "The state of the server's stream.", INTERNAL),
-    one("bs.id", &[], Int, FROM_REQUEST, "Number of the stream on the server's connection.", |ctx, _| {
+    one("bs.id", &[], Int, SERVER, "Number of the stream on the server's connection.", |ctx, _| {
         ctx.server_conn.ok_or(Missing::Absent)?;
         int(ctx.txn.server_stream.id as i64)
     }),
@@ -48,16 +48,16 @@ pub(super) const TABLE: &[FetchSpec] = &[
     }),
     refused("distcc_body", Bin, "A body of a distcc message.", DISTCC),
     refused("distcc_param", Int, "A parameter of a distcc message.", DISTCC),
-    one("fs.aborted", &[], Bool, CLIENT, "Whether the client has reset the stream.", |ctx, _| {
+    one("fs.aborted", &[], Bool, SESSION, "Whether the client has reset the stream.", |ctx, _| {
         in_exchange(ctx)?;
         Ok(Value::Bool(ctx.txn.client_stream.reset.is_some()))
     }),
     refused("fs.debug_str", Str, "The state of the client's stream.", INTERNAL),
-    one("fs.id", &[], Int, FROM_REQUEST, "Number of the stream on the client's connection.", |ctx, _| {
+    one("fs.id", &[], Int, SESSION, "Number of the stream on the client's connection.", |ctx, _| {
         in_exchange(ctx)?;
         int(ctx.txn.client_stream.id as i64)
     }),
-    one("fs.rst_code", &[], Int, CLIENT, "Code with which the client has reset the HTTP/2 stream.", |ctx, _| {
+    one("fs.rst_code", &[], Int, SESSION, "Code with which the client has reset the HTTP/2 stream.", |ctx, _| {
         in_exchange(ctx)?;
         int(ctx.txn.client_stream.reset.ok_or(Missing::Absent)?)
     }),

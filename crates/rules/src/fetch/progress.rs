@@ -36,16 +36,22 @@ pub(super) const TABLE: &[FetchSpec] = &[
     one("bytes_out", &[], Int, CLIENT, "Bytes sent to the client: `%B`.", |ctx, _| int(ctx.log.bytes_read as i64)),
     one("fc.timer.handshake", &[], Int, CLIENT, "Handshakes, ms: `%Th`.", |ctx, _| int(ctx.log.Th.max(0))),
     one("fc.timer.total", &[], Int, Places::LOG, "From accept to the end, ms: `%Tt`.", |ctx, _| int(ctx.log.Tt)),
-    one("req.timer.hdr", &[], Int, REQUEST, "Receiving the request head, ms: `%TR`.", |ctx, _| int(ctx.log.TR)),
-    one("req.timer.idle", &[], Int, REQUEST, "Idle before the request, ms: `%Ti`.", |ctx, _| int(ctx.log.Ti)),
+    one("req.timer.hdr", &[], Int, Places::IN_REQUEST, "Receiving the request head, ms: `%TR`.", |ctx, _| {
+        int(ctx.log.TR)
+    }),
+    one("req.timer.idle", &[], Int, Places::IN_REQUEST, "Idle before the request, ms: `%Ti`.", |ctx, _| {
+        int(ctx.log.Ti)
+    }),
     one("req.timer.queue", &[], Int, SERVER, "Waiting in queues, ms: `%Tw`.", |ctx, _| int(ctx.log.Tw)),
-    one("req.timer.tq", &[], Int, REQUEST, "Th + Ti + TR, ms: `%Tq`.", |ctx, _| int(ctx.log.Tq())),
+    one("req.timer.tq", &[], Int, Places::IN_REQUEST, "Th + Ti + TR, ms: `%Tq`.", |ctx, _| int(ctx.log.Tq())),
     one("request_date", UNIT, Int, REQUEST, "When the request began.", |ctx, args| {
         in_exchange(ctx)?;
         date(ctx.log.request_unix_us, args)
     }),
     one("res.timer.data", &[], Int, Places::LOG, "Transferring data, ms: `%Td`.", |ctx, _| int(ctx.log.Td)),
-    one("res.timer.hdr", &[], Int, SERVER, "Waiting for the response head, ms: `%Tr`.", |ctx, _| int(ctx.log.Tr)),
+    one("res.timer.hdr", &[], Int, Places::IN_RESPONSE, "Waiting for the response head, ms: `%Tr`.", |ctx, _| {
+        int(ctx.log.Tr)
+    }),
     one("server_status", &[], Int, SERVER, "The response's status as the server sent it, 0 without one.", |ctx, _| {
         int(ctx.txn.server_status.unwrap_or(0))
     }),
