@@ -5,7 +5,8 @@ The two servers run all the time and are loaded in turn (A B A B), so that what 
 figure is the server's own CPU time from /proc/PID/task/*/schedstat, in nanoseconds: neither the client's speed nor the
 wall clock enters it. Run through scripts/bench.sh, which builds first; PENSTOCK_BIN names another penstock.
 
-    scripts/bench.sh [--rounds N] [--quick] [MEASURE...]      measures: handshake saturated http1 http2 bulk idle
+    scripts/bench.sh [--rounds N] [--quick] [--engine ENGINE] [--haproxy PROGRAM] [MEASURE...]
+    measures: handshake saturated http1 http2 bulk idle
 """
 
 import argparse
@@ -173,8 +174,11 @@ def main():
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--quick", action="store_true", help="a fifth of the work; writes nothing")
     parser.add_argument("--engine", default="native", help="penstock's tune.crypto.engine; another than native writes nothing")
+    parser.add_argument("--haproxy", default=PROGRAMS["haproxy"], help="another in its place, such as an earlier penstock; writes nothing")
     parser.add_argument("measures", nargs="*", default=[])
     options = parser.parse_args()
+    usual = options.haproxy == PROGRAMS["haproxy"]
+    PROGRAMS["haproxy"] = options.haproxy
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))  # 9,000 connections at both ends
     own_network()
@@ -201,7 +205,7 @@ def main():
         finally:
             bench.stop()
     print(text)
-    if not options.quick and not options.measures and options.engine == "native":
+    if not options.quick and not options.measures and options.engine == "native" and usual:
         target = TREE / "docs/measurements/haproxy-2.6.md"
         write_page(target, text.splitlines(), ["machine", "costs"], {"CPU ns a unit": results, "KiB an idle connection": idle})
         print(f"written to {target.relative_to(TREE)}")
