@@ -7,7 +7,7 @@
 use super::histogram::Histogram;
 pub use super::means::{Mean, MeanTotal};
 use penstock_config::model::{PerProxy, ProxyId};
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 
 /// A counter with one writer.
 #[derive(Debug, Default)]
@@ -386,6 +386,8 @@ pub struct Shape(pub PerProxy<usize>);
 #[derive(Debug)]
 pub struct WorkerCounters {
     proxies: PerProxy<ProxyCells>,
+    /// Whether the worker has counted anything for the proxy since rates were last sampled; in one place, since few of many may have.
+    touched: PerProxy<AtomicBool>,
 }
 
 #[derive(Debug)]
@@ -404,28 +406,38 @@ impl WorkerCounters {
             backend: Cells::default(),
             listeners: cells(listeners),
         };
-        WorkerCounters { proxies: shape.0.iter().map(proxy).collect() }
+        let touched = shape.0.iter().map(|_| AtomicBool::new(false)).collect();
+        WorkerCounters { proxies: shape.0.iter().map(proxy).collect(), touched }
     }
 
-    /// The frontend side of a proxy.
+    /// The frontend side of a proxy, to count there.
     pub fn frontend(&self, proxy: ProxyId) -> &Cells {
+        self.touched[proxy].store(true, Relaxed);
         &self.proxies[proxy].frontend
     }
-    /// The backend side of a proxy.
+    /// The backend side of a proxy, to count there.
     pub fn backend(&self, proxy: ProxyId) -> &Cells {
+        self.touched[proxy].store(true, Relaxed);
         &self.proxies[proxy].backend
     }
     /// One `bind` line of a proxy.
     pub fn listener(&self, proxy: ProxyId, bind: usize) -> &Cells {
         &self.proxies[proxy].listeners[bind]
     }
-    /// The cells of one part of a proxy.
+    /// The cells of one part of a proxy, to read them.
     pub(crate) fn part(&self, proxy: ProxyId, part: Part) -> &Cells {
+        let cells = &self.proxies[proxy];
         match part {
-            Part::Frontend => self.frontend(proxy),
-            Part::Backend => self.backend(proxy),
-            Part::Listener(bind) => self.listener(proxy, bind),
+            Part::Frontend => &cells.frontend,
+            Part::Backend => &cells.backend,
+            Part::Listener(bind) => &cells.listeners[bind],
         }
+    }
+    /// Whether anything was counted for a proxy since this was last asked.
+    fn was_touched(&self, proxy: ProxyId) -> bool {
+        let touched = &self.touched[proxy];
+        // Read first: nearly always there is nothing to write.
+        touched.load(Relaxed) && touched.swap(false, Relaxed)
     }
 }
 
@@ -521,8 +533,12 @@ impl Counters {
     /// than one worker.
     pub fn sample(&self, now_ms: u64) {
         for proxy in self.peaks.ids() {
-            self.sum(proxy, Part::Frontend, now_ms);
-            self.sum(proxy, Part::Backend, now_ms);
+            // Each worker's mark is to be taken away, so all are asked.
+            let touched = self.workers.iter().fold(false, |any, worker| worker.was_touched(proxy) || any);
+            if touched {
+                self.sum(proxy, Part::Frontend, now_ms);
+                self.sum(proxy, Part::Backend, now_ms);
+            }
         }
     }
 }
