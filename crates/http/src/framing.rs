@@ -76,7 +76,8 @@ pub fn state_framing(fields: &mut Fields, framing: Framing, reads_chunks: bool, 
     match framing {
         Framing::Length(length) => {
             fields.remove_known(Known::TransferEncoding);
-            let is_stated = fields.all_known(Known::ContentLength).any(|value| parse_length(value).is_ok());
+            let is_stated =
+                stated.is_some() || fields.all_known(Known::ContentLength).any(|value| parse_length(value).is_ok());
             if !is_stated && reads_chunks {
                 fields.remove_known(Known::ContentLength);
                 fields.append(b"transfer-encoding", b"chunked").expect("a name and a token");

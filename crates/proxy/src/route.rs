@@ -106,7 +106,9 @@ pub(crate) async fn request(live: &mut Live<'_, '_>) -> Route {
     }
     headers::forwarded_for(live.conn, live.x, proxy);
     // It is made even if nothing asks for it yet: rules on responses and the log show the value as of this moment.
-    context::context(live.conn, live.x, Readable::Request).make_unique_id();
+    if worker.shared.proxies[live.conn.frontend].unique_id_format.is_some() {
+        context::context(live.conn, live.x, Readable::Request).make_unique_id();
+    }
     if let Some(name) = &frontend.unique_id_header {
         add_unique_id(live.x, name);
     }
@@ -134,10 +136,14 @@ async fn section(live: &mut Live<'_, '_>, proxy: ProxyId) -> Judged {
         false => (SpoeEvent::BackendTcpRequest, SpoeEvent::BackendHttpRequest),
     };
     if !switched {
-        if proxy == live.conn.frontend {
-            spoe::http(live, SpoeEvent::ClientSession, Readable::Request).await;
+        if proxy == live.conn.frontend
+            && let Some(telling) = spoe::http(live, SpoeEvent::ClientSession, Readable::Request)
+        {
+            telling.await;
         }
-        spoe::http(live, tcp_event, Readable::Request).await;
+        if let Some(telling) = spoe::http(live, tcp_event, Readable::Request) {
+            telling.await;
+        }
     }
     if !(switched || rules.tcp_content.is_empty())
         && evaluate::request(live, &rules.tcp_content, inspect).await == Judged::Over
@@ -155,7 +161,9 @@ async fn section(live: &mut Live<'_, '_>, proxy: ProxyId) -> Judged {
         live.conn.session.tracking.http_request(worker.now_ms());
         live.x.txn.tracking.http_request(worker.now_ms());
     }
-    spoe::http(live, http_event, Readable::Request).await;
+    if let Some(telling) = spoe::http(live, http_event, Readable::Request) {
+        telling.await;
+    }
     if !rules.http_request.is_empty() && evaluate::request(live, &rules.http_request, None).await == Judged::Over {
         return Judged::Over;
     }
@@ -283,8 +291,12 @@ pub(crate) async fn response(live: &mut Live<'_, '_>, ahead: &mut Ahead<'_>) -> 
     let is_seen = live.x.passage.back.is_none() && !passage::is_page(live.x);
     if is_seen {
         // A stored response has no connection, and agents are told of one all the same, as by HAProxy.
-        spoe::connected(live).await;
-        spoe::http(live, SpoeEvent::TcpResponse, Readable::Response).await;
+        if let Some(telling) = spoe::connected(live) {
+            telling.await;
+        }
+        if let Some(telling) = spoe::http(live, SpoeEvent::TcpResponse, Readable::Response) {
+            telling.await;
+        }
     }
     if let Some(backend) = live.x.backend.filter(|_| is_seen) {
         let list = &shared.program.of(backend).tcp_response;
@@ -310,8 +322,8 @@ pub(crate) async fn response(live: &mut Live<'_, '_>, ahead: &mut Ahead<'_>) -> 
     if let Some(server) = live.x.server.clone().filter(|_| live.x.passage.out.is_none()) {
         persistence::remember(live.conn, live.x, &server, Readable::Response);
     }
-    if is_seen {
-        spoe::http(live, SpoeEvent::HttpResponse, Readable::Response).await;
+    if is_seen && let Some(telling) = spoe::http(live, SpoeEvent::HttpResponse, Readable::Response) {
+        telling.await;
     }
     let frontend = (live.x.backend != Some(live.conn.frontend)).then_some(live.conn.frontend);
     for proxy in live.x.backend.into_iter().chain(frontend).filter(|_| is_seen) {

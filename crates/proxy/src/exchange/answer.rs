@@ -43,9 +43,10 @@ pub(super) struct Answer<'a> {
     pub patience: Patience,
 }
 
-/// Sends a response, once the rules for responses have run.
-pub(super) async fn answer(live: &mut Live<'_, '_>, response: Answer<'_>) -> Result<(), Ended> {
-    let Answer { upstream, mut request, framing, server, proxy, mut patience } = response;
+/// Sends a response, once the rules for responses have run. (By reference: a future stores what it is given twice.)
+pub(super) async fn answer(live: &mut Live<'_, '_>, answer: &mut Answer<'_>) -> Result<(), Ended> {
+    let Answer { upstream, request, framing, server, proxy, patience } = answer;
+    let (upstream, framing, server, proxy) = (&mut **upstream, *framing, *server, *proxy);
     let worker = live.worker;
     let buffers = &worker.buffers;
     live.x.txn.response_begins();
@@ -56,7 +57,7 @@ pub(super) async fn answer(live: &mut Live<'_, '_>, response: Answer<'_>) -> Res
         _ => None,
     };
     compress::consider(live.conn, live.x, framing);
-    let mut ahead = Ahead { upstream: &mut *upstream, request: &mut request, framing, has_body };
+    let mut ahead = Ahead { upstream: &mut *upstream, request: &mut *request, framing, has_body };
     let goes_on = route::response(live, &mut ahead).await;
     patience.obey_rules(live.conn, live.x, proxy);
     // Rules saw a response of which nothing was sent; the log counts the bytes received, even if it was replaced.
@@ -91,7 +92,8 @@ pub(super) async fn answer(live: &mut Live<'_, '_>, response: Answer<'_>) -> Res
     if framing == Framing::Tunnel {
         live.client.tunnel();
         upstream.tunnel();
-        return tunnel(live, upstream, proxy, request).await;
+        request.give_back(buffers);
+        return Box::pin(tunnel(live, upstream, proxy)).await;
     }
     finish::as_soon_as(live);
     let mut response = Flow::new();
@@ -125,14 +127,14 @@ pub(super) async fn answer(live: &mut Live<'_, '_>, response: Answer<'_>) -> Res
     }
     response.copy(Copying::body(&live.x.inspected.copied, Speaker::Server));
     let result = poll_fn(|cx| {
-        let polled = poll_body(cx, live, upstream, &mut request, &mut response, &mut patience, &mut storing);
+        let polled = poll_body(cx, live, upstream, request, &mut response, patience, &mut storing);
         // Kept up to date, since the server's sessions may be ended at any moment.
         live.x.count_response(upstream);
         polled
     })
     .await;
     if reads_on && !request.done && matches!(result, Transfer::Done) {
-        finish_request(live, upstream, &mut request).await;
+        finish_request(live, upstream, request).await;
     }
     request.give_back(buffers);
     if matches!(result, Transfer::ServerFault | Transfer::Timeout(Side::Server)) {

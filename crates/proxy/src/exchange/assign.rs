@@ -114,21 +114,21 @@ pub(crate) async fn assign(
 /// once the time is over. There is no key while the server's name is not resolved.
 pub(crate) async fn open(conn: &mut Conn<'_>, server: &Server, key: Option<&Key>) -> Option<Result<Stream, Failure>> {
     let worker = conn.worker;
-    let opening = key.map(|key| connect::open(&worker.shared, server, key));
+    let opening = key.map(|key| Box::pin(connect::open(&worker.shared, server, key)));
     timed(conn, server, opening).await
 }
 
-/// Waits for what opens a connection, in the way of [`open`].
+/// Waits for what opens a connection, in the way of [`open`]; it is in a box, since it is large, and new connections are few.
 pub(crate) async fn timed<T>(
     conn: &mut Conn<'_>,
     server: &Server,
-    opening: Option<impl Future<Output = Result<T, Failure>>>,
+    opening: Option<Pin<Box<impl Future<Output = Result<T, Failure>>>>>,
 ) -> Option<Result<T, Failure>> {
     let worker = conn.worker;
     let timeout = worker.shared.config.proxies[server.at.proxy].timeouts.connect;
     conn.deadline.set(worker.clock.tick(), timeout);
     let opened = match opening {
-        Some(opening) => in_time(&mut conn.deadline, Box::pin(opening)).await,
+        Some(opening) => in_time(&mut conn.deadline, opening).await,
         None => Some(Err(Failure::NoAddress)),
     };
     worker.cells(server).connects.inc();

@@ -26,7 +26,7 @@ use crate::{
     log::debug,
     observe::{
         counters::InUse,
-        http_counters::{Protocol, Running, Side as Part},
+        http_counters::{Protocol, Running, Side as Part, Tally},
     },
     process::memory::NoMemory,
     rules::context,
@@ -87,21 +87,12 @@ pub(crate) async fn attempt(
         return multiplexed(live, &mux, slot, &key, proxy, limits, again).await;
     }
     let in_use = InUse::of(cells);
-    let own = live.conn.own.take(&key);
-    let private = private || own.is_some();
     let backend = worker.counters().backend(server.at.proxy);
     let count = |protocol| worker.tally(server.at.proxy, Part::Backend, protocol);
-    let kept = own.or_else(|| worker.pool.take(server, &key, claim.as_ref()?));
-    let (stream, tally, uses) = match kept {
-        Some(taken) => {
-            if taken.uses > 0 {
-                cells.reuses.inc();
-            }
-            connected(live.x, taken.facts, worker.clock.now());
-            (taken.stream, taken.tally, taken.uses)
-        }
+    let (stream, tally, uses, private) = match taken(live, server, &key, claim.as_ref()) {
+        Some(taken) => (taken.stream, taken.tally, taken.uses, taken.is_own || private),
         None => match connect(live.conn, live.x, server, Some(&key)).await {
-            Ok(stream) => (stream, None, 0),
+            Ok(stream) => (stream, None, 0, private),
             Err(reason) => {
                 // HAProxy counts what was tried, unless the handshake would have decided about the protocol.
                 if !key.encrypted {
@@ -118,7 +109,7 @@ pub(crate) async fn attempt(
     }
     if !only_http1 && mux::is_spoken_by(&stream, &server.config.settings) {
         let facts = live.x.server_conn.clone();
-        let Some(mux) = multiplex(worker, server, stream, facts, &limits).await else {
+        let Some(mux) = Box::pin(multiplex(worker, server, stream, facts, &limits)).await else {
             live.x.log.termination = Termination(By::Server, During::Connect);
             return Err(Ended::Retry(Reason::Connect));
         };
@@ -153,6 +144,28 @@ pub(crate) async fn attempt(
         _ => upstream.close(),
     }
     result
+}
+
+/// An idle connection that is used again.
+struct Taken {
+    stream: Stream,
+    tally: Option<Tally>,
+    uses: u64,
+    /// Whether it is the client's own.
+    is_own: bool,
+}
+
+/// An idle connection that this request may use: the client's own, or one of the pool.
+fn taken(live: &mut Live<'_, '_>, server: &Server, key: &Key, claim: Option<&Claim>) -> Option<Taken> {
+    let worker = live.worker;
+    let own = live.conn.own.take(key);
+    let is_own = own.is_some();
+    let Returned { stream, facts, tally, uses } = own.or_else(|| worker.pool.take(server, key, claim?))?;
+    if uses > 0 {
+        worker.cells(server).reuses.inc();
+    }
+    connected(live.x, facts, worker.clock.now());
+    Some(Taken { stream, tally, uses, is_own })
 }
 
 /// Begins HTTP/2 on a connection to a server; `None` if the server does not take the preface.
@@ -239,8 +252,10 @@ pub(super) async fn forward(
     let worker = live.worker;
     let buffers = &worker.buffers;
     worker.pulse().enter(Stage::Forward);
-    if live.x.passage.back.is_none() {
-        spoe::connected(live).await;
+    if live.x.passage.back.is_none()
+        && let Some(telling) = spoe::connected(live)
+    {
+        telling.await;
     }
     let mut patience = Patience::new(live.conn, live.x, proxy);
     let mut request = Flow::new();
@@ -344,7 +359,7 @@ pub(super) async fn forward(
         keep_body(live.x, &mut request, buffers);
         return Err(Ended::Retry(Reason::Status));
     }
-    answer(live, Answer { upstream, request, framing, server: Some(server), proxy, patience }).await
+    answer(live, &mut Answer { upstream, request, framing, server: Some(server), proxy, patience }).await
 }
 
 pub(super) fn poll_head(

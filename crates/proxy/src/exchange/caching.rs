@@ -24,7 +24,7 @@ pub(crate) struct Caching {
     /// A stored response, and the cache that it comes from.
     found: Option<(Arc<Cache>, Arc<CacheEntry>)>,
     /// The server's response on its way into a cache.
-    storing: Option<Storing>,
+    storing: Option<Box<Storing>>,
     /// Others wait for the server's response.
     pub(super) fetch: Option<Fetch>,
 }
@@ -89,7 +89,7 @@ pub(crate) fn store(live: &mut Live<'_, '_>, cache: CacheId, framing: Framing) {
     } else if caching.storing.is_none() && x.txn.inspection.is_none() && !live.worker.shared.memory.is_short() {
         // What HTTP/2 ends with its head has no body.
         let framing = if framing == Framing::None { Framing::Length(0) } else { framing };
-        caching.storing = cache.store(&caching.query, &x.response, framing, live.worker.clock.unix_s());
+        caching.storing = cache.store(&caching.query, &x.response, framing, live.worker.clock.unix_s()).map(Box::new);
     }
 }
 
@@ -104,7 +104,7 @@ pub(super) fn decided(x: &mut Exchange, now_s: u64) {
 }
 
 /// The response that is being stored, for whoever reads its body.
-pub(super) fn storing(x: &mut Exchange) -> Option<Storing> {
+pub(super) fn storing(x: &mut Exchange) -> Option<Box<Storing>> {
     x.caching.as_mut()?.storing.take()
 }
 
@@ -122,11 +122,11 @@ pub(super) fn take_found(x: &mut Exchange) -> Option<(Arc<Cache>, Arc<CacheEntry
 /// A server's response that is stored while it is forwarded.
 pub(super) struct Tee<'a> {
     source: &'a mut dyn Source,
-    storing: &'a mut Option<Storing>,
+    storing: &'a mut Option<Box<Storing>>,
 }
 
 impl<'a> Tee<'a> {
-    pub fn new(source: &'a mut dyn Source, storing: &'a mut Option<Storing>) -> Tee<'a> {
+    pub fn new(source: &'a mut dyn Source, storing: &'a mut Option<Box<Storing>>) -> Tee<'a> {
         Tee { source, storing }
     }
 }
@@ -149,14 +149,14 @@ impl Source for Tee<'_> {
 }
 
 /// Stores a part of the body, or gives the response up if there is no room for it.
-pub(super) fn keep(storing: &mut Option<Storing>, bytes: &[u8]) {
+pub(super) fn keep(storing: &mut Option<Box<Storing>>, bytes: &[u8]) {
     if !bytes.is_empty() && storing.as_mut().is_some_and(|storing| !storing.append(bytes)) {
         *storing = None;
     }
 }
 
 /// Makes the response available, now that its body has been read.
-pub(super) fn complete(storing: &mut Option<Storing>, source: &dyn Source) {
+pub(super) fn complete(storing: &mut Option<Box<Storing>>, source: &dyn Source) {
     if let Some(storing) = storing.take() {
         storing.complete(source.trailers());
     }

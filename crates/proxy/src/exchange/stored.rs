@@ -48,7 +48,7 @@ pub(super) async fn deliver(live: &mut Live<'_, '_>) {
     let proxy = live.proxy();
     let patience = Patience::new(live.conn, live.x, proxy);
     // However it ends, it is over.
-    let _ = answer(live, Answer { upstream: &mut stored, request, framing, server: None, proxy, patience }).await;
+    let _ = answer(live, &mut Answer { upstream: &mut stored, request, framing, server: None, proxy, patience }).await;
 }
 
 /// A stored response, in the place of a server that sends it.

@@ -46,7 +46,7 @@ pub(super) fn poll_body(
     request: &mut Flow,
     response: &mut Flow,
     patience: &mut Patience,
-    storing: &mut Option<Storing>,
+    storing: &mut Option<Box<Storing>>,
 ) -> Poll<Transfer> {
     let buffers = &live.worker.buffers;
     if live.worker.shared.memory.is_short() {
@@ -160,14 +160,8 @@ pub(super) fn finish_body(live: &mut Live<'_, '_>, server: Option<&Server>, resu
 
 /// Forwards two byte streams, each of which ends by itself, until both have ended or one has been silent for `timeout
 /// tunnel`. A client that says nothing for too long has ended its own only, and the server may go on.
-pub(super) async fn tunnel(
-    live: &mut Live<'_, '_>,
-    upstream: &mut dyn Upstream,
-    proxy: &Proxy,
-    mut up: Flow,
-) -> Result<(), Ended> {
+pub(super) async fn tunnel(live: &mut Live<'_, '_>, upstream: &mut dyn Upstream, proxy: &Proxy) -> Result<(), Ended> {
     finish::as_soon_as(live);
-    up.give_back(&live.worker.buffers);
     let (mut up, mut down) = (Flow::new().streaming(), Flow::new().streaming());
     up.throttle(Throttle::of(&live.x.txn, false, live.worker));
     down.throttle(Throttle::of(&live.x.txn, true, live.worker));

@@ -165,7 +165,7 @@ async fn probe(
     tolerates: bool,
 ) -> Option<Result<Probed<Socket>, Unconnected>> {
     let worker = conn.worker;
-    let opening = key.map(|key| connect::probe(&worker.shared, server, key, asked, tolerates));
+    let opening = key.map(|key| Box::pin(connect::probe(&worker.shared, server, key, asked, tolerates)));
     assign::timed(conn, server, opening).await
 }
 

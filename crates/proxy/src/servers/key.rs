@@ -59,6 +59,6 @@ pub(crate) fn key_of(
 
 /// What an expression gives for the request.
 fn value(conn: &mut Conn<'_>, x: &mut Exchange, expression: Option<&Expr>, stage: Readable) -> Option<Vec<u8>> {
-    let context = context::context(conn, x, stage);
-    Some(expression?.eval(&context).ok()?.to_text())
+    let expression = expression?;
+    Some(expression.eval(&context::context(conn, x, stage)).ok()?.to_text())
 }

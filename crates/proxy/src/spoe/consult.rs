@@ -19,7 +19,7 @@ use penstock_spop::{AckAction, AgentData, NotifyPayload, ack_actions};
 use std::{
     fmt::Write,
     future::poll_fn,
-    pin::pin,
+    pin::{Pin, pin},
     rc::Rc,
     task::{Context, Poll},
 };
@@ -28,19 +28,24 @@ use tokio::time::Instant;
 /// The longest payload: agents that take fragments are sent no more.
 const PAYLOAD_MAX: usize = 1 << 20;
 
-/// Tells the engines of a request's frontend and backend about an event.
-pub(crate) async fn http(live: &mut Live<'_, '_>, event: SpoeEvent, stage: Readable) {
-    if is_asked(live.conn, live.x, event) {
-        let client = &mut *live.client;
-        Box::pin(run(live.conn, live.x, event, stage, &mut |cx| client.poll_cancelled(cx))).await;
+/// Agents that are being told.
+pub(crate) type Telling<'l> = Pin<Box<dyn Future<Output = ()> + 'l>>;
+
+/// Tells the engines of a request's frontend and backend about an event; `None` if there is nobody to tell, as nearly always.
+pub(crate) fn http<'l>(live: &'l mut Live<'_, '_>, event: SpoeEvent, stage: Readable) -> Option<Telling<'l>> {
+    if !is_asked(live.conn, live.x, event) {
+        return None;
     }
+    Some(Box::pin(async move {
+        let client = &mut *live.client;
+        run(live.conn, live.x, event, stage, &mut |cx| client.poll_cancelled(cx)).await;
+    }))
 }
 
 /// Tells them that there is a connection to a server.
-pub(crate) async fn connected(live: &mut Live<'_, '_>) {
-    if !std::mem::replace(&mut live.x.consulted.knows_server, true) {
-        http(live, SpoeEvent::ServerSession, Readable::Request).await;
-    }
+pub(crate) fn connected<'l>(live: &'l mut Live<'_, '_>) -> Option<Telling<'l>> {
+    let knows_already = std::mem::replace(&mut live.x.consulted.knows_server, true);
+    if knows_already { None } else { http(live, SpoeEvent::ServerSession, Readable::Request) }
 }
 
 /// Tells the engines of a connection of `mode tcp`; its task is small where nobody is asked, so that is to be found out first.

@@ -24,7 +24,6 @@ use std::borrow::Cow;
 const REQUEST: Places = Places::IN_REQUEST;
 /// The places of fetches of bytes, which may also be a ClientHello that has not been decrypted yet.
 const BYTES: Places = Places::IN_REQUEST.or(Places::HELLO);
-const CLIENT: Places = Places::FROM_CONNECTION;
 const SESSION: Places = Places::FROM_SESSION;
 const SERVER: Places = Places::FROM_SERVER;
 const RESPONSE: Places = Places::IN_RESPONSE;
