@@ -17,6 +17,7 @@ use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, 
 use serde_json::json;
 use std::{
     net::{Ipv4Addr, TcpStream, UdpSocket},
+    path::Path,
     process::{Child, Command, Stdio},
     sync::Arc,
     time::Duration,
@@ -96,7 +97,7 @@ fn nginx(place: &Place) -> Nginx {
     Nginx { child, tls, clear }
 }
 
-/// A name server that says 127.0.0.1 for every name, except those that begin with `nowhere`; its port.
+/// A name server that says 127.0.0.1 for every name, except 10.1.2.3 for those that begin with `inner`, and nothing for `nowhere`; its port.
 fn name_server() -> u16 {
     let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let port = socket.local_addr().unwrap().port();
@@ -112,12 +113,25 @@ fn name_server() -> u16 {
             answer.extend_from_slice(&query[12..end + 5]);
             if is_known {
                 // The name of the question, A, IN, 60 s, four bytes.
-                answer.extend_from_slice(&[0xC0, 12, 0, 1, 0, 1, 0, 0, 0, 60, 0, 4, 127, 0, 0, 1]);
+                answer.extend_from_slice(&[0xC0, 12, 0, 1, 0, 1, 0, 0, 0, 60, 0, 4]);
+                let is_inner = query[..length].windows(5).any(|part| part == b"inner");
+                answer.extend_from_slice(if is_inner { &[10, 1, 2, 3] } else { &[127, 0, 0, 1] });
             }
             let _ = socket.send_to(&answer, from);
         }
     });
     port
+}
+
+/// What a configuration is made of: the directory of files, the ports of the proxy's frontends, and those of others.
+struct Around {
+    here: String,
+    port: u16,
+    tcp: u16,
+    log: u16,
+    dns: u16,
+    tls: u16,
+    clear: u16,
 }
 
 /// A proxy that intercepts.
@@ -135,6 +149,37 @@ impl Front {
     /// Starts it, or reports what is missing. `more` stands at the end of its `bind` lines, with HERE for the directory of files, and
     /// `rules` among its rules; what follows `@sections` in them are sections.
     fn start(name: &str, more: &str, rules: &str) -> Option<Front> {
+        let (rules, sections) = rules.split_once("@sections\n").unwrap_or((rules, ""));
+        Front::start_with(name, |Around { here, port, tcp, log, dns, tls, .. }| {
+            let more = more.replace("HERE", here);
+            let signed = format!("crt {here}/own.pem generate-certificates ca-sign-file {here}/proxy.pem {more}");
+            format!(
+                "global\n  nbthread 1\n  log 127.0.0.1:{log} local0\nresolvers dns\n  nameserver a 127.0.0.1:{dns}\n\
+                 defaults\n  mode http\n  timeout client 10s\n  timeout server 10s\n  timeout connect 5s\n  log global\n  retries 0\n\
+                 frontend proxy\n  bind 127.0.0.1:{port} ssl-on-connect alpn h2,http/1.1 {signed}\n\
+                   log-format \"%HM %ST %ts to=%b/%s origin=%[origin_error] sni=%[ssl_fc_sni] host=%[var(sess.host)]\"\n\
+                   tcp-request client-hello bypass direct if {{ var(sess.host) -m end .bank.test }}\n\
+                   tcp-request client-hello intercept origin\n\
+                   http-request set-var(sess.host) hdr(host),host_only if METH_CONNECT\n\
+                   http-request do-resolve(txn.ip,dns,ipv4) hdr(host),host_only unless {{ ssl_fc }}\n\
+                   http-request deny status 502 if !{{ ssl_fc }} !{{ var(txn.ip) -m found }}\n\
+                   http-request set-dst var(txn.ip) unless {{ ssl_fc }}\n\
+                   http-request set-dst-port hdr(host),port_only unless {{ ssl_fc }}\n{rules}\
+                   use_backend origin if {{ ssl_fc }}\n  default_backend clear\n\
+                 frontend tcp\n  mode tcp\n  bind 127.0.0.1:{tcp} ssl alpn h2,http/1.1 {signed}\n\
+                   tcp-request client-hello intercept origin-tcp\n  default_backend origin-tcp\n\
+                 backend origin\n\
+                   server o 0.0.0.0:0 ssl verify required ca-file {here}/origins.crt sni ssl_fc_sni alpn h2,http/1.1\n\
+                 backend origin-tcp\n  mode tcp\n\
+                   server o 127.0.0.1:{tls} ssl verify required ca-file {here}/origins.crt sni ssl_fc_sni alpn h2,http/1.1\n\
+                 backend clear\n  server c 0.0.0.0:0\n\
+                 backend direct\n  mode tcp\n  server d 0.0.0.0:0\n{sections}"
+            )
+        })
+    }
+
+    /// Starts it with this configuration, or reports what is missing.
+    fn start_with(name: &str, config: impl FnOnce(&Around) -> String) -> Option<Front> {
         if !is_installed("nginx") {
             skip(&format!("{name}: nginx is not installed"));
             return None;
@@ -147,36 +192,19 @@ impl Front {
         certificate(&place, None, "own", "own.test", [2024, 2040]);
         let log = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         log.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
-        let (port, tcp, here) = (free_port(), free_port(), place.0.display());
-        let (to, dns, tls) = (log.local_addr().unwrap().port(), name_server(), nginx.tls);
-        let more = more.replace("HERE", &here.to_string());
-        let (rules, sections) = rules.split_once("@sections\n").unwrap_or((rules, ""));
-        let signed = format!("crt {here}/own.pem generate-certificates ca-sign-file {here}/proxy.pem {more}");
-        let text = format!(
-            "global\n  nbthread 1\n  log 127.0.0.1:{to} local0\nresolvers dns\n  nameserver a 127.0.0.1:{dns}\n\
-             defaults\n  mode http\n  timeout client 10s\n  timeout server 10s\n  timeout connect 5s\n  log global\n  retries 0\n\
-             frontend proxy\n  bind 127.0.0.1:{port} ssl-on-connect alpn h2,http/1.1 {signed}\n\
-               log-format \"%HM %ST %ts to=%b/%s origin=%[origin_error] sni=%[ssl_fc_sni] host=%[var(sess.host)]\"\n\
-               tcp-request client-hello bypass direct if {{ var(sess.host) -m end .bank.test }}\n\
-               tcp-request client-hello intercept origin\n\
-               http-request set-var(sess.host) hdr(host),host_only if METH_CONNECT\n\
-               http-request do-resolve(txn.ip,dns,ipv4) hdr(host),host_only unless {{ ssl_fc }}\n\
-               http-request deny status 502 if !{{ ssl_fc }} !{{ var(txn.ip) -m found }}\n\
-               http-request set-dst var(txn.ip) unless {{ ssl_fc }}\n\
-               http-request set-dst-port hdr(host),port_only unless {{ ssl_fc }}\n{rules}\
-               use_backend origin if {{ ssl_fc }}\n  default_backend clear\n\
-             frontend tcp\n  mode tcp\n  bind 127.0.0.1:{tcp} ssl alpn h2,http/1.1 {signed}\n\
-               tcp-request client-hello intercept origin-tcp\n  default_backend origin-tcp\n\
-             backend origin\n\
-               server o 0.0.0.0:0 ssl verify required ca-file {here}/origins.crt sni ssl_fc_sni alpn h2,http/1.1\n\
-             backend origin-tcp\n  mode tcp\n\
-               server o 127.0.0.1:{tls} ssl verify required ca-file {here}/origins.crt sni ssl_fc_sni alpn h2,http/1.1\n\
-             backend clear\n  server c 0.0.0.0:0\n\
-             backend direct\n  mode tcp\n  server d 0.0.0.0:0\n{sections}"
-        );
-        let file = place.file("test.cfg", &text);
+        let around = Around {
+            here: place.0.display().to_string(),
+            port: free_port(),
+            tcp: free_port(),
+            log: log.local_addr().unwrap().port(),
+            dns: name_server(),
+            tls: nginx.tls,
+            clear: nginx.clear,
+        };
+        let file = place.file("test.cfg", &config(&around));
         let running = Running::start(&[&"-f", &file]);
-        until("it listens", || TcpStream::connect((Ipv4Addr::LOCALHOST, tcp)).is_ok());
+        let Around { port, tcp, .. } = around;
+        until("it listens", || TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_ok());
         Some(Front { port, tcp, nginx, log, place, _running: running })
     }
 
@@ -243,6 +271,57 @@ fn a_server_that_validates_is_reached_through_a_certificate_that_says_the_same()
     assert!(front.curl(&[&front.url("nowhere")], &[]).contains("CONNECT tunnel failed, response 502"));
     let nobody = front.curl(&[&format!("https://good.test:{}/", free_port())], &[]);
     assert!(nobody.contains("503") && nobody.contains("Server could not be reached."), "{nobody}");
+}
+
+/// The configuration in the manual, with the addresses and files of this test. The servers are on this machine, so its network is allowed.
+#[test]
+fn the_example_of_the_manual_does_what_is_said_there() {
+    let manual = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/orchestration.md");
+    let manual = std::fs::read_to_string(manual).unwrap();
+    let (_, section) = manual.split_once("\n## Outbound: a proxy for clients\n").expect("the section is there");
+    let example =
+        section.split("```").nth(1).and_then(|block| block.strip_prefix("haproxy\n")).expect("it has an example");
+    let icap = fake::service(Arc::default());
+    let started = Front::start_with("intercept-manual", |Around { here, port, dns, tls, clear, .. }| {
+        let categories = format!("{here}/categories.map");
+        std::fs::write(&categories, "bank.test finance\n").unwrap();
+        let mut text = example.to_owned();
+        for (from, to) in [
+            ("192.0.2.53:53", format!("127.0.0.1:{dns}")),
+            ("bind :3128 ", format!("bind 127.0.0.1:{port} ")),
+            ("crt own.pem", format!("crt {here}/own.pem")),
+            ("ca-sign-file authority.pem", format!("ca-sign-file {here}/proxy.pem")),
+            ("map_end(categories.map)", format!("map_end({categories})")),
+            ("@system-ca", format!("{here}/origins.crt")),
+            (" 127.0.0.0/8 ", " ".to_owned()),
+            ("port_only 443", format!("port_only {tls}")),
+            ("0.0.0.0:80", format!("0.0.0.0:{clear}")),
+        ] {
+            assert_eq!(text.matches(from).count(), 1, "{from}: {text}");
+            text = text.replace(from, &to);
+        }
+        let settings = "defaults\n  mode http\n  timeout client 10s\n  timeout server 10s\n  timeout connect 5s\n";
+        let service = format!("service echo\n  mode icap\n  reqmod /echo\n  server s 127.0.0.1:{icap}\n");
+        format!("{settings}{text}{service}service-chain inspect\n  inspect echo\n")
+    });
+    let Some(front) = started else { return };
+    for version in ["--http2", "--http1.1"] {
+        let got = front.curl(&[&front.url("good")], &[version]);
+        assert!(got.starts_with("good HTTP/") && got.contains("\n200 "), "{got}");
+        let got = front.curl(&[&front.url("expired")], &[version]);
+        assert!(got.contains("503") && got.contains("Server certificate has expired"), "{got}");
+    }
+    let clear = front.curl(&["http://good.test/x"], &[]);
+    assert_eq!(clear, "clear /x\n200 1.1 \n");
+    let bypassed = front.curl(&[&front.url("a.bank")], &[]);
+    assert!(bypassed.starts_with("000 0 SSL certificate problem"), "{bypassed}");
+    // Another port than that of HTTPS, and addresses that are not for clients.
+    for refused in ["https://good.test:22/".to_owned(), front.url("inner")] {
+        let got = front.curl(&[&refused], &[]);
+        assert!(got.contains("CONNECT tunnel failed, response 403"), "{refused}: {got}");
+    }
+    let got = front.curl(&["http://inner.test/"], &[]);
+    assert!(got.contains("403 1.1"), "{got}");
 }
 
 #[test]
