@@ -210,6 +210,23 @@ fn a_hello_that_cannot_be_read_is_not_passed_on() {
     assert_eq!(text(&curl(front.port, "evil.test").stdout), "");
 }
 
+#[test]
+fn a_name_with_a_dot_at_its_end_does_not_evade_the_rules() {
+    let front = start("hello-dot", RULES, "");
+    for name in ["evil.test.", "a.bank.test.", "shop.test."] {
+        let mut stream = TcpStream::connect(front.address()).unwrap();
+        stream.write_all(&hello(name)).unwrap();
+        let mut rest = Vec::new();
+        let _ = stream.read_to_end(&mut rest);
+        assert!(rest.is_empty(), "{name}: {rest:?}");
+        let line = front.logged("refused");
+        assert!(
+            line.ends_with("Connection refused: the server name in the ClientHello ends with a dot"),
+            "{name}: {line}"
+        );
+    }
+}
+
 /// A ClientHello for this name, as openssl makes it.
 fn hello(name: &str) -> Vec<u8> {
     let listener = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();

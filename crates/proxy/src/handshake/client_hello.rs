@@ -65,12 +65,18 @@ pub(crate) async fn decide(conn: &mut Conn<'_>, socket: Socket, begun: &[u8]) ->
     conn.facts.hello_rule = rule;
     worker.give_exchange(x);
     let by = rule.map_or_else(String::new, |rule| format!(" by the client-hello rule at line {}", rule.line));
-    // Servers may read more than can be read here, and rules saw nothing of it: such a ClientHello is passed on to none.
-    let unread = match detour {
-        Some(Detour::Bypass(_)) => ClientHello::read(client.pending()).err().filter(|e| *e != HelloError::NotTls),
+    let hello = ClientHello::read(client.pending());
+    // RFC 6066, section 3, forbids it. Such a name is another one to rules and lists, and to most servers the same.
+    let is_dotted = matches!(&hello, Ok(Some(hello)) if hello.sni().is_some_and(|name| name.ends_with(b".")));
+    let wrong = match (hello, detour) {
+        _ if is_dotted => Some("Connection refused: the server name in the ClientHello ends with a dot".to_owned()),
+        // Servers may read more than can be read here, and rules saw nothing of it: such a ClientHello is passed on to none.
+        (Err(why), Some(Detour::Bypass(_))) if why != HelloError::NotTls => {
+            Some(format!("Connection cannot be bypassed{by}: {why}"))
+        }
         _ => None,
     };
-    match (verdict.filter(|_| unread.is_none()), detour) {
+    match (verdict.filter(|_| wrong.is_none()), detour) {
         (Some(Verdict::Continue | Verdict::Accept), Some(Detour::Bypass(backend))) => Decided::Bypass(client, backend),
         (Some(Verdict::Continue | Verdict::Accept), detour) => {
             let begun = client.pending().to_vec();
@@ -89,8 +95,8 @@ pub(crate) async fn decide(conn: &mut Conn<'_>, socket: Socket, begun: &[u8]) ->
             // Bytes that nobody reads would turn the close into a reset.
             client.discard().await;
             conn.listener_cells().iter().for_each(|cells| cells.denied_sessions.inc());
-            Decided::Refused(match (verdict, unread) {
-                (_, Some(why)) => format!("Connection cannot be bypassed{by}: {why}"),
+            Decided::Refused(match (verdict, wrong) {
+                (_, Some(wrong)) => wrong,
                 (Some(_), None) => format!("Connection refused{by}"),
                 (None, None) => "ClientHello does not fit in tune.bufsize".to_owned(),
             })
