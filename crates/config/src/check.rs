@@ -4,7 +4,9 @@ use crate::{
     cache,
     diagnostic::Diagnostics,
     mailers,
-    model::{Balance, BalanceKey, CheckKind, Config, LogFormat, Mode, Proxy, Server, ServerHost, ServerPort, Verify},
+    model::{
+        Balance, BalanceKey, Bind, CheckKind, Config, LogFormat, Mode, Proxy, Server, ServerHost, ServerPort, Verify,
+    },
     proxy::Draft,
     ring,
     span::{Line, Span, Spanned, Word},
@@ -208,6 +210,16 @@ fn chains(config: &Config, diagnostics: &mut Diagnostics) {
 /// Checks `tcp-request client-hello` rules: there must be connections that they apply to, `bypass` needs a backend in mode tcp, and
 /// `intercept` one whose servers are verified.
 fn client_hello(config: &Config, names: &Names<'_>, proxy: &Proxy, diagnostics: &mut Diagnostics) {
+    let intercepts = |line: &Line| line.words.first().is_some_and(|action| action.text == "intercept");
+    let second =
+        |bind: &'_ Bind| bind.tls.as_ref()?.generate.as_ref()?.ca_sign_untrusted.as_ref().map(|file| file.span);
+    if let Some(span) = proxy.binds.iter().find_map(second)
+        && !proxy.tcp_request_client_hello.iter().any(intercepts)
+    {
+        diagnostics
+            .warning(span, "'ca-sign-untrusted' has no effect without a 'tcp-request client-hello intercept' rule")
+            .hint("only that connects to a server, and sees its certificate, before the client is answered");
+    }
     let Some(first) = proxy.tcp_request_client_hello.first() else { return };
     if proxy.kind.has_frontend() && proxy.binds.iter().all(|bind| bind.tls.is_none()) {
         diagnostics

@@ -54,6 +54,11 @@ impl HandshakeError {
         }
     }
 
+    /// Whether TLS failed for a certificate of the peer that cannot be used at all: its key is too weak, or it cannot be decoded.
+    pub fn is_for_certificate(&self) -> bool {
+        matches!(self, HandshakeError::Tls(rustls::Error::InvalidCertificate(_)))
+    }
+
     /// HAProxy's number for the error (`fc_err`).
     pub fn code(&self) -> u32 {
         match self {

@@ -52,6 +52,8 @@ pub(crate) struct Authority {
     signature: Signature,
     /// The authority's subject in DER, which becomes the issuer of what it signs.
     subject: Vec<u8>,
+    /// Its key, as its certificate has it (SubjectPublicKeyInfo in DER).
+    public_key: Vec<u8>,
     /// The authority's subject key identifier; `None` if it has none.
     key_identifier: Option<Vec<u8>>,
     /// Seconds since 1970 between which it is valid.
@@ -60,6 +62,11 @@ pub(crate) struct Authority {
 }
 
 impl Authority {
+    /// Whether those who trust the other's certificate trust what this one signs.
+    pub fn signs_as(&self, other: &Authority) -> bool {
+        self.public_key == other.public_key
+    }
+
     /// Checks that certificates signed with this key will be accepted by those who trust the certificate.
     ///
     /// # Errors
@@ -80,8 +87,9 @@ impl Authority {
         });
         let (subject, validity) = (parsed.subject().as_raw().to_vec(), parsed.validity());
         let (not_before, not_after) = (validity.not_before.timestamp(), validity.not_after.timestamp());
+        let public_key = parsed.public_key().raw.to_vec();
         let signature = Signature::of(certificate.kind());
-        Ok(Authority { certificate, signature, subject, key_identifier, not_before, not_after })
+        Ok(Authority { certificate, signature, subject, public_key, key_identifier, not_before, not_after })
     }
 
     /// Makes a certificate; returns it with the time until which it is kept. The signature may wait for others.

@@ -88,8 +88,10 @@ struct Found {
 
 /// Why there is none.
 enum Missed {
-    /// None was reached, or TLS failed.
+    /// None was reached.
     Unreachable,
+    /// One was reached, and TLS with it failed.
+    Failed(HandshakeError),
     /// The one that was reached speaks only older versions of TLS than the client.
     TooOld,
     Invalid(Invalid),
@@ -99,6 +101,7 @@ impl Missed {
     fn text(&self) -> String {
         match self {
             Missed::Unreachable => "Server could not be reached".to_owned(),
+            Missed::Failed(error) => format!("Server does not speak TLS as it has to: {error}"),
             Missed::TooOld => "Server speaks no TLS version that the client does".to_owned(),
             Missed::Invalid(invalid) => format!("Server certificate {}", invalid.reason()),
         }
@@ -107,7 +110,7 @@ impl Missed {
     fn invalid(&self) -> Option<Invalid> {
         match self {
             Missed::Invalid(invalid) => Some(*invalid),
-            Missed::Unreachable | Missed::TooOld => None,
+            Missed::Unreachable | Missed::Failed(_) | Missed::TooOld => None,
         }
     }
 }
@@ -134,9 +137,12 @@ async fn reach(
                 // Another attempt would find the same.
                 Err(Reason::WrongName)
             }
-            Some(Err(Unconnected::Tls(HandshakeError::Tls(_)))) if asked.only_tls13 => {
-                missed = Missed::TooOld;
-                Err(Reason::Connect)
+            Some(Err(Unconnected::Tls(error @ HandshakeError::Tls(_)))) => {
+                missed = match asked.only_tls13 && !error.is_for_certificate() {
+                    true => Missed::TooOld,
+                    false => Missed::Failed(error),
+                };
+                Err(Reason::WrongName)
             }
             _ => {
                 missed = Missed::Unreachable;

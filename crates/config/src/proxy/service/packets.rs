@@ -53,8 +53,27 @@ pub(super) fn check(proxy: &Proxy, around: &mut Surroundings) -> Parsed {
                 ));
             return Err(Reported);
         }
+        if let ServerPort::Fixed(port) = server.port
+            && !proxy.binds.iter().any(|bind| may_arrive(bind, ip, port))
+        {
+            around
+                .diagnostics
+                .warning(server.span, "what is sent there comes back to no 'bind' line of this service")
+                .hint("the address is that of the 'bind' line at the other side of the device");
+        }
     }
     Ok(())
+}
+
+/// Whether a connection to this address may be one to the `bind` line.
+fn may_arrive(bind: &Bind, to: IpAddr, port: u16) -> bool {
+    bind.addresses.iter().any(|address| match &address.value {
+        ListenAddress::Ip { ip, first, last } => {
+            (*first..=*last).contains(&port) && (*ip == to || ip.is_unspecified() || bind.transparent)
+        }
+        // What they are is not known yet.
+        _ => true,
+    })
 }
 
 /// Whether the server's address is that of the `bind` line, in the same network namespace.

@@ -19,7 +19,18 @@ impl Builder<'_> {
         let Some(shape) = self.shape(line, &conf, line.span) else { return [None, None] };
         let (kept, with_chain) = (self.settings.forged.clone(), generate.ca_sign_use_chain);
         let trusted = self.authority_that_signs(&generate.ca_sign_file, generate.ca_sign_pass.as_deref());
-        let untrusted = generate.ca_sign_untrusted.as_ref().and_then(|file| self.authority_that_signs(file, None));
+        let second = generate.ca_sign_untrusted.as_ref();
+        let untrusted = second.and_then(|file| self.authority_that_signs(file, None));
+        if let (Some(trusted), Some(untrusted), Some(second)) = (&trusted, &untrusted, second)
+            && untrusted.signs_as(trusted)
+        {
+            self.diagnostics
+                .error(
+                    second.span,
+                    "'ca-sign-untrusted' has the key of 'ca-sign-file': clients would trust every server",
+                )
+                .hint("make a second authority, which no client trusts");
+        }
         let apart = Arc::new(shape.apart(UNTRUSTED));
         let forge = |authority, shape| Arc::new(Forge::new(authority, shape, with_chain, kept.clone()));
         [trusted.map(|authority| forge(authority, shape)), untrusted.map(|authority| forge(authority, apart))]
