@@ -42,7 +42,8 @@ pub(crate) async fn run(mut conn: Box<Conn<'_>>, stream: Stream) {
     let path = Path::new(conn.facts.peer, conn.facts.local);
     let found = match path {
         Some(path) => find(&mut conn, &mut client, path).await,
-        None => Found::Unknown,
+        // A health check may have reset it before anybody could ask for its addresses.
+        None => Found::Closed,
     };
     match (found, path) {
         (Found::Request, _) => {
