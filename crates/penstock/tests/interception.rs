@@ -284,7 +284,7 @@ fn the_example_of_the_manual_does_what_is_said_there() {
     let icap = fake::service(Arc::default());
     let started = Front::start_with("intercept-manual", |Around { here, port, dns, tls, clear, .. }| {
         let categories = format!("{here}/categories.map");
-        std::fs::write(&categories, "bank.test finance\n").unwrap();
+        std::fs::write(&categories, ".bank.test finance\n").unwrap();
         let mut text = example.to_owned();
         for (from, to) in [
             ("192.0.2.53:53", format!("127.0.0.1:{dns}")),
@@ -313,8 +313,18 @@ fn the_example_of_the_manual_does_what_is_said_there() {
     }
     let clear = front.curl(&["http://good.test/x"], &[]);
     assert_eq!(clear, "clear /x\n200 1.1 \n");
-    let bypassed = front.curl(&[&front.url("a.bank")], &[]);
-    assert!(bypassed.starts_with("000 0 SSL certificate problem"), "{bypassed}");
+    for name in ["a.bank", "bank"] {
+        let bypassed = front.curl(&[&front.url(name)], &[]);
+        assert!(bypassed.starts_with("000 0 SSL certificate problem"), "{name}: {bypassed}");
+    }
+    let not_a_bank = front.curl(&[&front.url("evilbank")], &[]);
+    assert!(not_a_bank.contains("503"), "{not_a_bank}");
+    // Another site of the same server, by a request in the tunnel and by the ClientHello.
+    let got = front.curl(&[&front.url("good")], &["-H", "Host: x.more.test"]);
+    assert!(got.contains("421 2"), "{got}");
+    let to = format!("x.more.test:{}:good.test:{}", front.nginx.tls, front.nginx.tls);
+    let got = front.curl(&[&front.url("x.more")], &["--connect-to", &to]);
+    assert!(got.starts_with("000 0 "), "{got}");
     // Another port than that of HTTPS, and addresses that are not for clients.
     for refused in ["https://good.test:22/".to_owned(), front.url("inner")] {
         let got = front.curl(&[&refused], &[]);
