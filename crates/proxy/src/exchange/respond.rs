@@ -213,6 +213,8 @@ pub(crate) fn release_request(conn: &mut Conn<'_>, x: &mut Exchange) {
 pub(crate) async fn send(live: &mut Live<'_, '_>, body: &[u8], last: bool, status: u16) {
     let before = live.x.response.status();
     (live.x.compressed.response, live.x.txn.compression) = (None, None);
+    // What its rules see.
+    live.x.txn.status = Some(status);
     if !live.x.refused {
         // A rule that fails here leaves the response as it is, since there is no other to replace it.
         let _ = after_response::run(live.conn, live.x);
@@ -257,11 +259,11 @@ pub(crate) async fn send(live: &mut Live<'_, '_>, body: &[u8], last: bool, statu
 /// Sends the response's head and `first`, and then the pieces as they come, for as long as the client takes each within its
 /// time; logs `status`.
 pub(crate) async fn stream(live: &mut Live<'_, '_>, first: &[u8], mut pieces: Receiver<Vec<u8>>, status: u16) {
+    live.x.txn.status = Some(status);
     // A rule that fails here leaves the answer as it is: there is none to take its place.
     let _ = after_response::run(live.conn, live.x);
     release_request(live.conn, live.x);
     live.x.response.fields.remove_known(Known::Connection);
-    live.x.txn.status = Some(status);
     live.x.log.bytes_read += weight(VERSION + 3 + live.x.response.reason().len(), &live.x.response.fields);
     live.client.skip_body();
     live.client.respond(&mut live.x.response, Framing::Chunked, crate::exchange::headers::closes(live.conn));

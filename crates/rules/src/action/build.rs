@@ -250,7 +250,8 @@ impl<'l> Build<'_, 'l, '_> {
             "beg" => HeaderName::Begins(part()),
             "end" => HeaderName::Ends(part()),
             "sub" => HeaderName::Contains(part()),
-            "reg" => match Regex::new(&word.text, true) {
+            // As in HAProxy: it sees the name in small letters, and distinguishes them.
+            "reg" => match Regex::new(&word.text, false) {
                 Ok(regex) => HeaderName::Matches(regex),
                 Err(problem) => {
                     self.problem(word, problem);
