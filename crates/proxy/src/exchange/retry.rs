@@ -73,9 +73,9 @@ pub(crate) async fn to_backend(live: &mut Live<'_, '_>, backend: ProxyId) {
         worker.cells(&server).session(worker.now_ms());
         live.x.may_retry = attempts.are_left(proxy);
         let attempt = {
-            // Pinned, so that it stays where it is made: it is large.
-            let attempt = pin!(attempt(live, &slot, proxy, attempts.failures() > 0, again));
-            unless_shut_down(&slot, attempt).await
+            // In a box, since it is the largest future of all, and what waits before it, in a tarpit or a queue, should not pay for it.
+            let mut attempt = Box::pin(attempt(live, &slot, proxy, attempts.failures() > 0, again));
+            unless_shut_down(&slot, attempt.as_mut()).await
         };
         let Some(attempt) = attempt else {
             return shut_down(live, slot.server().shut_reason()).await;
