@@ -102,7 +102,7 @@ def main() -> None:
     parser.add_argument("--check", action="store_true", help="write nothing")
     options = parser.parse_args()
     own_network()
-    by_load: dict[str, collections.Counter[str]] = {}
+    by_load: dict[str, dict[str, float]] = {}
     services: dict[str, float] = {}
     for title, load in LOADS.items():
         counted = []
@@ -110,7 +110,7 @@ def main() -> None:
             with tempfile.TemporaryDirectory(prefix="penstock-instructions-") as name:
                 counted.append(count(pathlib.Path(name), load, requests))
         each = {file: (counted[1][file] - counted[0][file]) / (MANY - FEW) for file in counted[1]}
-        places = by_load[title] = collections.Counter()
+        places = by_load[title] = collections.defaultdict(float)
         for file, instructions in each.items():
             places[place(file)] += instructions
         services[title] = sum(instructions for file, instructions in each.items() if SERVICES.search(file))
@@ -121,8 +121,8 @@ def main() -> None:
     row = lambda name, values: f"| {name} | " + " | ".join(f"{value:,.0f}" for value in values) + " |"
     table.append(row("all", (sum(by_load[load].values()) for load in LOADS)))
     table.append(row("of them for services, taps and agents, of which there are none", (services[load] for load in LOADS)))
-    first = next(iter(LOADS))
-    for name, _ in by_load[first].most_common():
+    first = by_load[next(iter(LOADS))]
+    for name in sorted(first, key=lambda name: -first[name]):
         if max(by_load[load][name] for load in LOADS) >= 100:
             table.append(row(name, (by_load[load][name] for load in LOADS)))
     about = ["| | |", "|---|---|", *(f"| {key} | {value} |" for key, value in machine())]

@@ -534,7 +534,7 @@ impl Counters {
     pub fn sample(&self, now_ms: u64) {
         for proxy in self.peaks.ids() {
             // Each worker's mark is to be taken away, so all are asked.
-            let touched = self.workers.iter().fold(false, |any, worker| worker.was_touched(proxy) || any);
+            let touched = self.workers.iter().filter(|worker| worker.was_touched(proxy)).count() > 0;
             if touched {
                 self.sum(proxy, Part::Frontend, now_ms);
                 self.sum(proxy, Part::Backend, now_ms);
