@@ -25,7 +25,7 @@ import time
 from library.clients import h2load, handshakes
 from library.figures import cpu_ns, machine, resident_kib, write_page
 from library.network import own_network, stand_aside
-from library.servers import PROGRAMS, TREE, Stage, certificate, free_address, pinned
+from library.servers import DEFAULTS, PROGRAMS, TREE, Stage, certificate, free_address, pinned
 
 # What HAProxy's figure is multiplied by to give the most penstock may use.
 PROMISES = {"handshake": 0.62, "saturated": 0.62, "http1": 0.60, "http2": 1.0, "bulk": 0.75}
@@ -36,14 +36,7 @@ global
     nbthread 1
     maxconn 9500
     log {syslog} local0
-{own}defaults
-    mode http
-    log global
-    option httplog
-    timeout connect 5s
-    timeout client 300s
-    timeout server 60s
-frontend tls
+{own}{defaults}frontend tls
     bind {tls} ssl crt {cert} alpn h2,http/1.1
     monitor-uri /alive
     default_backend web
@@ -71,7 +64,7 @@ class Bench(Stage):
         cert = certificate(self.folder)
         for name in PROGRAMS:
             address = free_address()
-            text = CONFIG.format(syslog=f"127.0.0.1:{self.sink.getsockname()[1]}", tls=address, cert=cert, nginx=nginx,
+            text = CONFIG.format(syslog=f"127.0.0.1:{self.sink.getsockname()[1]}", tls=address, cert=cert, nginx=nginx, defaults=DEFAULTS,
                                  own=f"    tune.crypto.engine {self.engine}\n" if name == "penstock" else "")
             self.servers[name] = (self.serve(name, text, int(address.split(":")[1])).pid, address)
 

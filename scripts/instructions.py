@@ -18,20 +18,13 @@ import tempfile
 from library.clients import h2load
 from library.figures import machine, write_page
 from library.network import own_network
-from library.servers import PROGRAMS, TREE, Running, Stage, certificate, free_address, pinned
+from library.servers import DEFAULTS, PROGRAMS, TREE, Running, Stage, certificate, free_address, pinned
 
 CONFIG = """\
 global
     nbthread 1
     log {syslog} local0
-defaults
-    mode http
-    log global
-    option httplog
-    timeout connect 5s
-    timeout client 300s
-    timeout server 60s
-frontend tls
+{defaults}frontend tls
     bind {tls} ssl crt {cert} alpn h2,http/1.1
     default_backend web
 backend web
@@ -82,7 +75,7 @@ def count(folder: pathlib.Path, load: list[str], requests: int) -> collections.C
     stage = Stage(folder)
     try:
         nginx, tls = stage.origin({"200": b"x" * 200}), free_address()
-        text = CONFIG.format(syslog=free_address(), tls=tls, cert=certificate(folder), nginx=nginx)
+        text = CONFIG.format(syslog=free_address(), tls=tls, cert=certificate(folder), nginx=nginx, defaults=DEFAULTS)
         (folder / "penstock.cfg").write_text(text)
         counted = folder / "callgrind.out"
         valgrind = ["valgrind", "--tool=callgrind", f"--callgrind-out-file={counted}", "--fair-sched=yes"]

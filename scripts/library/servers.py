@@ -26,6 +26,17 @@ KEYS = {
     "p384": ["ec", "-pkeyopt", "ec_paramgen_curve:secp384r1"],
 }
 
+# What requests are measured with.
+DEFAULTS = """\
+defaults
+    mode http
+    log global
+    option httplog
+    timeout connect 5s
+    timeout client 300s
+    timeout server 60s
+"""
+
 NGINX = """\
 daemon off; master_process off; worker_processes 1; pid nginx.pid; error_log error.log;
 events {{ worker_connections 4096; }}

@@ -211,8 +211,7 @@ fn chains(config: &Config, diagnostics: &mut Diagnostics) {
 /// `intercept` one whose servers are verified.
 fn client_hello(config: &Config, names: &Names<'_>, proxy: &Proxy, diagnostics: &mut Diagnostics) {
     let intercepts = |line: &Line| line.words.first().is_some_and(|action| action.text == "intercept");
-    let second =
-        |bind: &'_ Bind| bind.tls.as_ref()?.generate.as_ref()?.ca_sign_untrusted.as_ref().map(|file| file.span);
+    let second = |bind: &Bind| bind.tls.as_ref()?.generate.as_ref()?.ca_sign_untrusted.as_ref().map(|file| file.span);
     if let Some(span) = proxy.binds.iter().find_map(second)
         && !proxy.tcp_request_client_hello.iter().any(intercepts)
     {

@@ -367,6 +367,38 @@ fn a_server_that_does_not_validate_is_refused_and_the_reason_told() {
 }
 
 #[test]
+fn a_server_whose_key_is_too_weak_is_not_said_to_be_out_of_reach() {
+    let Some(front) = Front::start("intercept-weak", "", "") else { return };
+    let (here, port) = (front.place.0.display(), free_port());
+    for command in [
+        format!(
+            "req -new -newkey rsa:1024 -nodes -subj /CN=weak.test -addext subjectAltName=DNS:weak.test \
+             -keyout {here}/weak.key -out {here}/weak.csr"
+        ),
+        format!(
+            "x509 -req -in {here}/weak.csr -CA {here}/origins.crt -CAkey {here}/origins.pem -copy_extensions copy \
+             -days 30 -out {here}/weak.pem"
+        ),
+    ] {
+        let made = Command::new("openssl").args(command.split(' ')).output().unwrap();
+        assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    }
+    let server = format!("s_server -www -quiet -accept {port} -cert {here}/weak.pem -key {here}/weak.key -cipher");
+    let server = Command::new("openssl")
+        .args(server.split(' '))
+        .arg("ALL:@SECLEVEL=0")
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let _server = Running(server);
+    until("it listens", || TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_ok());
+    let got = front.curl(&[&format!("https://weak.test:{port}/")], &[]);
+    assert!(got.contains("Server does not speak TLS as it has to: "), "{got}");
+    assert!(front.logged("proxy/1: ").contains("Server does not speak TLS as it has to: "));
+}
+
+#[test]
 fn a_second_authority_shows_clients_that_a_server_does_not_validate() {
     let Some(front) = Front::start("intercept-untrusted", "ca-sign-untrusted HERE/untrusted.pem", "") else { return };
     assert_eq!(front.curl(&[&front.url("good")], &[]), "good HTTP/2.0 /path\n200 2 \n");

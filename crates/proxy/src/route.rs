@@ -106,9 +106,7 @@ pub(crate) async fn request(live: &mut Live<'_, '_>) -> Route {
     }
     headers::forwarded_for(live.conn, live.x, proxy);
     // It is made even if nothing asks for it yet: rules on responses and the log show the value as of this moment.
-    if worker.shared.proxies[live.conn.frontend].unique_id_format.is_some() {
-        context::context(live.conn, live.x, Readable::Request).make_unique_id();
-    }
+    context::make_unique_id(live.conn, live.x, Readable::Request);
     if let Some(name) = &frontend.unique_id_header {
         add_unique_id(live.x, name);
     }
@@ -149,7 +147,7 @@ async fn section(live: &mut Live<'_, '_>, proxy: ProxyId) -> Judged {
         && evaluate::request(live, &rules.tcp_content, inspect).await == Judged::Over
     {
         // Those of the frontend come before HTTP: for the log there was no request, but its unique-id is made of it.
-        context::context(live.conn, live.x, Readable::Request).make_unique_id();
+        context::make_unique_id(live.conn, live.x, Readable::Request);
         if proxy == live.conn.frontend {
             live.x.txn.received.clear();
         }

@@ -4,13 +4,13 @@ mod common;
 
 use common::*;
 use penstock_config::{
-    Config, Diagnostics, Env, Source,
+    Config, Diagnostics, Env, Source, Span, Spanned,
     model::{Bind, BindTls, ServerTls, TlsConf, Verify},
 };
 use penstock_engine::{Class, Settings, worker};
 use penstock_lanes::Lanes;
 use penstock_tls::{Acceptor, Connector, HandshakeError, Memory, Store, store::AuthorityKind};
-use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, KeyUsagePurpose, date_time_ymd};
+use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, KeyPair, KeyUsagePurpose, date_time_ymd};
 use std::{net::IpAddr, process::Command, rc::Rc};
 use tokio::io::{DuplexStream, duplex};
 use x509_parser::prelude::{FromDer, GeneralName, X509Certificate};
@@ -325,6 +325,30 @@ fn an_authority_that_cannot_sign_is_refused_at_start() {
         assert!(matches!(server, Err(HandshakeError::UnknownName)) && client.is_err());
     });
     assert_eq!((store.forgeries().made, store.forgeries().refused), (0, 1));
+}
+
+#[test]
+fn the_authority_for_servers_that_do_not_validate_is_another_one() {
+    let (certificate, key) = authority(Kind::P256, Fault::None);
+    let (other, other_key) = authority(Kind::P256, Fault::None);
+    let with_second = |pem: &str| {
+        let mut tls = forging(None, false);
+        let file = Spanned { value: "/second.pem".into(), span: Span::default() };
+        tls.generate.as_mut().unwrap().ca_sign_untrusted = Some(file);
+        let own = self_signed(Kind::P256, &["own.test"]);
+        (tls, files(&[("/own.pem", &own), ("/ca.pem", &(certificate.clone() + &key)), ("/second.pem", pem)]))
+    };
+    let (tls, files) = with_second(&(other + &other_key));
+    built(&shared(), &bind(tls), &files);
+    // The same file, and another certificate of the same key.
+    let mut params = CertificateParams::new(Vec::new()).unwrap();
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    params.key_usages = vec![KeyUsagePurpose::KeyCertSign];
+    let again = params.self_signed(&KeyPair::from_pem(&key).unwrap()).unwrap().pem();
+    for pem in [&certificate, &again] {
+        let (tls, files) = with_second(&(pem.clone() + &key));
+        assert!(refusal(tls, &files).contains("clients would trust every server"));
+    }
 }
 
 /// The key, encrypted as this command of OpenSSL's does it.

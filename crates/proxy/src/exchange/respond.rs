@@ -204,7 +204,7 @@ pub(crate) fn fields(head: &mut ResponseHead, list: &[(&str, &str)]) {
 /// Gives back the memory of a request that is not looked at any more, for as long as its client takes to read the response: the log shows of
 /// it what is known by now.
 pub(crate) fn release_request(conn: &mut Conn<'_>, x: &mut Exchange) {
-    context::context(conn, x, Readable::Request).make_unique_id();
+    context::make_unique_id(conn, x, Readable::Request);
     x.request.release();
 }
 

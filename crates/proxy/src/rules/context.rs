@@ -23,6 +23,14 @@ pub(crate) enum Judged {
     Over,
 }
 
+/// Makes the request's unique-id, if it has none yet and the frontend has a format for it.
+pub(crate) fn make_unique_id(conn: &mut Conn<'_>, x: &mut Exchange, stage: Readable) {
+    // Asked first: what rules can see is long to put together, for each request.
+    if conn.worker.shared.proxies[conn.frontend].unique_id_format.is_some() {
+        context(conn, x, stage).make_unique_id();
+    }
+}
+
 /// What rules can see. They decide on this basis; the few lists that may wait for more say so in what is buffered.
 pub(crate) fn context<'a>(conn: &'a mut Conn<'_>, x: &'a mut Exchange, stage: Readable) -> Context<'a> {
     let worker = conn.worker;

@@ -28,7 +28,7 @@ pub(crate) fn key_of(
     let settings = &server.config.settings;
     let header = settings.proxy_header_version().map(|version| {
         if settings.proxy_v2_options.iter().any(|option| option == "unique-id") {
-            context::context(conn, x, stage).make_unique_id();
+            context::make_unique_id(conn, x, stage);
         }
         let context = context::context(conn, x, stage);
         let tlvs = expressions.tlvs.iter().map(|(kind, format)| (*kind, format.to_bytes(&context))).collect::<Vec<_>>();

@@ -30,6 +30,7 @@ impl Builder<'_> {
                     "'ca-sign-untrusted' has the key of 'ca-sign-file': clients would trust every server",
                 )
                 .hint("make a second authority, which no client trusts");
+            return [None, None];
         }
         let apart = Arc::new(shape.apart(UNTRUSTED));
         let forge = |authority, shape| Arc::new(Forge::new(authority, shape, with_chain, kept.clone()));
