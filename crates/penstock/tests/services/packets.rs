@@ -119,7 +119,13 @@ impl Drop for Device {
 }
 
 fn ran(program: &str, words: &[&str]) -> bool {
-    Command::new(program).args(words).output().is_ok_and(|output| output.status.success())
+    let output = Command::new(program).args(words).output();
+    if let Ok(output) = &output
+        && !output.status.success()
+    {
+        eprintln!("{program} {}: {}", words.join(" "), String::from_utf8_lossy(&output.stderr).trim_end());
+    }
+    output.is_ok_and(|output| output.status.success())
 }
 
 /// The bodies that the server has got.
@@ -299,14 +305,19 @@ fn a_device_of_packets_that_is_down_is_passed_by_or_not() {
     }
 }
 
-#[test]
-fn what_a_device_resets_or_translates_is_refused() {
-    let Some(device) = Device::new() else { return };
-    let place = Place::new("packets-reset-tls");
+/// A proxy with this device, its port for bytes after TLS, and where its certificate is.
+fn lenient(name: &str, device: &Device) -> (Front, u16, Place) {
+    let place = Place::new(&format!("{name}-tls"));
     let (origin, port) = (origin(Seen::default()), free_port());
     let sections = device.section("ips", 8082, "  timeout server 5s\n  on-failure bypass\n")
         + &raw(port, "ips", origin, &place.certificate());
-    let front = Front::start_with("packets-reset", 2, "", &sections, &["ips"], origin);
+    (Front::start_with(name, 2, "", &sections, &["ips"], origin), port, place)
+}
+
+#[test]
+fn what_a_device_resets_is_refused() {
+    let Some(device) = Device::new() else { return };
+    let (front, port, place) = lenient("packets-reset", &device);
     let rejects =
         ["-I", "FORWARD", "-p", "tcp", "-m", "string", "--algo", "bm", "--string", "RESET-THIS", "-j", "REJECT"];
     assert!(device.filters(&[&rejects[..], &["--reject-with", "tcp-reset"]].concat()));
@@ -318,6 +329,12 @@ fn what_a_device_resets_or_translates_is_refused() {
     );
     assert!(!ask_raw(&place, port, "/", Some(b"RESET-THIS")).0);
     front.logged("raw ");
+}
+
+#[test]
+fn what_a_device_translates_is_refused() {
+    let Some(device) = Device::new() else { return };
+    let (front, port, place) = lenient("packets-translated", &device);
     // With other addresses nobody can tell whose it is.
     assert!(device.filters(&["-t", "nat", "-A", "POSTROUTING", "-j", "MASQUERADE"]));
     assert_eq!(front.ask(false, "/ips/", Some(b"x"), &[]).status, 503);
