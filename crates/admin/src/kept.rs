@@ -112,7 +112,7 @@ impl KeptChanges {
                 patterns.action,
                 PatternAction::List { .. } | PatternAction::Show { .. } | PatternAction::Get(..)
             ),
-            Command::Membership(command) => !matches!(command, Membership::WaitRemovable(..)),
+            Command::Membership(command) => !matches!(command, Membership::Wait(..)),
             Command::Servers(Servers::Set(..)) => true,
             _ => false,
         }
@@ -340,7 +340,7 @@ impl KeptChanges {
                 events.extend(self.append(subject, None, event));
                 events
             }
-            Membership::WaitRemovable(..) => Vec::new(),
+            Membership::Wait(..) => Vec::new(),
         }
     }
 

@@ -215,6 +215,11 @@ impl Session {
                     return Step::Close;
                 }
             };
+            // An empty command, such as that behind a semicolon, asks for nothing.
+            if words.is_empty() && payload.is_none() {
+                self.finish(uptime);
+                continue;
+            }
             match self.understand(words, payload) {
                 Ok(request) => match request.command {
                     Command::Own(own) => self.carry_out(own, uptime),

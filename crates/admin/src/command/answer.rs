@@ -124,6 +124,11 @@ impl Pieces {
         self.0.blocking_send(piece).is_ok()
     }
 
+    /// Whether the client is gone.
+    pub fn are_unwanted(&self) -> bool {
+        self.0.is_closed()
+    }
+
     /// Passes on a sentence; see [`Pieces::give`].
     pub fn say(&self, severity: Severity, sentence: impl Into<String>) -> bool {
         self.give(Piece::Say(severity, sentence.into()))

@@ -1,12 +1,15 @@
 //! Commands that add and remove servers, with HAProxy's messages.
 
-use super::{Answer, Executor};
+use super::{Answer, Executor, Piece};
 use penstock_control::{Membership, Severity};
 use penstock_proxy::{
     AddServerError,
     server::{AddError, RemoveError},
 };
-use std::time::{Duration, Instant};
+use std::{
+    task::{Poll, ready},
+    time::{Duration, Instant},
+};
 
 /// How often to check whether a server can be removed yet.
 const LOOK: Duration = Duration::from_millis(20);
@@ -19,7 +22,16 @@ impl Executor {
                 Ok(()) => Answer::say(Severity::Info, "Server deleted."),
                 Err(error) => Answer::error(self.why_kept(error, &backend)),
             },
-            Membership::WaitRemovable(delay, backend, name) => self.wait_removable(delay, backend, name),
+            Membership::Wait(delay, Some((backend, name))) => self.wait_removable(delay, backend, name),
+            Membership::Wait(delay, None) => {
+                let mut left = Some(Box::pin(tokio::time::sleep(delay)));
+                Answer::poll(move |cx| {
+                    let Some(wait) = &mut left else { return Poll::Ready(None) };
+                    ready!(wait.as_mut().poll(cx));
+                    left = None;
+                    Poll::Ready(Some(Piece::Say(Severity::Info, "Done.".into())))
+                })
+            }
         }
     }
 
@@ -47,6 +59,7 @@ impl Executor {
                 match handle.keeps_server(&backend, &name) {
                     None => break (Severity::Info, "Done."),
                     Some(RemoveError::NoServer) => break (Severity::Error, "No such server."),
+                    Some(_) if pieces.are_unwanted() => return,
                     Some(_) if left.is_zero() => break (Severity::Error, "Wait delay expired."),
                     Some(_) => std::thread::sleep(left.min(LOOK)),
                 }

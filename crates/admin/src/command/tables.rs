@@ -9,8 +9,9 @@ use std::sync::Arc;
 
 const SHOW_ARGUMENTS: &str =
     "Optional argument only supports \"data.<store_data_type>\" <operator> <value> and key <key>";
-const CLEAR_ARGUMENTS: &str =
-    "Required arguments: <table> \"data.<store_data_type>\" <operator> <value> or <table> key <key>";
+const CLEAR_ARGUMENTS: &str = "Required arguments: <table> \"data.<store_data_type>\" <operator> <value> or <table> key <key> or <table> ptr <ptr>";
+const SET_ARGUMENTS: &str = "Required arguments: <table> key <key> [data.<store_data_type> <value>]* or <table> ptr <ptr> [data.<store_data_type> <value>]*";
+const NO_ENTRY: &str = "No entry can be found matching ptr.";
 
 /// The entries that a command concerns.
 enum Chosen {
@@ -51,7 +52,7 @@ impl Executor {
                 Ok(Answer::data(header(&table) + "# contents not dumped due to insufficient privileges\n"))
             }
             Tables::Show { json, .. } => self.show_table(table, words, *json),
-            Tables::Set(..) => self.set_table(&table, words),
+            Tables::Set(..) => self.set_table(table, words),
             Tables::Clear(..) => self.clear_table(table, words),
         };
         done.unwrap_or_else(Answer::error)
@@ -71,11 +72,13 @@ impl Executor {
             }
             Chosen::Number(number) => {
                 return Ok(Answer::beside("table", move |pieces| {
-                    if let Some(entry) = numbered(&table, number, now) {
-                        let mut out = header(&table).into_bytes();
-                        line(&table, &entry, now, &mut out);
-                        pieces.give(Piece::Data(out));
-                    }
+                    let Some(entry) = numbered(&table, number, now) else {
+                        pieces.say(Severity::Error, NO_ENTRY);
+                        return;
+                    };
+                    let mut out = header(&table).into_bytes();
+                    line(&table, &entry, now, &mut out);
+                    pieces.give(Piece::Data(out));
                 }));
             }
             Chosen::Filters(filters) => filters,
@@ -118,35 +121,43 @@ impl Executor {
         }))
     }
 
-    fn set_table(&self, table: &StickTable, words: &[String]) -> Result<Answer, String> {
-        let mut words = words.iter();
-        match words.next().map(String::as_str) {
-            Some("key") => {}
+    fn set_table(&self, table: Arc<StickTable>, words: &[String]) -> Result<Answer, String> {
+        let set = match words.first().map(String::as_str) {
+            Some("key" | "ptr") => chosen(&table, words, SET_ARGUMENTS, "Inserting keys into")?,
             Some(word) if word.starts_with("data.") => {
                 return Err("content-based lookup is only supported with the \"show\" and \"clear\" actions".into());
             }
-            _ => return Err("Required arguments: <table> key <key> [data.<store_data_type> <value>]*".into()),
-        }
-        let key = words.next().filter(|key| !key.is_empty()).ok_or("Key value expected")?;
-        let key = read_key(table, key, "Inserting keys into")?;
+            _ => return Err(SET_ARGUMENTS.into()),
+        };
+        let mut words = words.iter().skip(2);
         let mut values = Vec::new();
         while let Some(word) = words.next() {
             let Some(name) = word.strip_prefix("data.") else {
                 return Err("\"data.<type>\" followed by a value expected".into());
             };
-            let data = stored(table, name)?;
+            let data = stored(&table, name)?;
             let value = words.next().and_then(|value| number(value));
             values.push((data, value.ok_or("Require a valid integer value to store")?));
         }
         let now = self.handle.table_time();
-        // Everything has been parsed; only now is anything changed.
-        let Some(entry) = table.get_or_insert_key(&key, now) else {
-            return Err("Unable to allocate a new entry".into());
+        let store = move |table: &StickTable, entry: &Arc<Entry>| {
+            for (data, value) in &values {
+                table.store(entry, *data, *value as u64, now);
+            }
         };
-        for (data, value) in values {
-            table.store(&entry, data, value as u64, now);
+        // Everything has been parsed; only now is anything changed.
+        match set {
+            Chosen::Key(key) => {
+                let entry = table.get_or_insert_key(&key, now).ok_or("Unable to allocate a new entry")?;
+                store(&table, &entry);
+                Ok(Answer::nothing())
+            }
+            Chosen::Number(number) => Ok(Answer::beside("table", move |pieces| match numbered(&table, number, now) {
+                Some(entry) => store(&table, &entry),
+                None => _ = pieces.say(Severity::Error, NO_ENTRY),
+            })),
+            Chosen::Filters(_) => Err(SET_ARGUMENTS.into()),
         }
-        Ok(Answer::nothing())
     }
 
     fn clear_table(&self, table: Arc<StickTable>, words: &[String]) -> Result<Answer, String> {
@@ -158,8 +169,11 @@ impl Executor {
         match chosen(&table, words, CLEAR_ARGUMENTS, "Removing keys from")? {
             Chosen::Key(key) => removed(table.remove(&key)).map(|()| Answer::nothing()),
             Chosen::Number(number) => Ok(Answer::beside("table", move |pieces| {
-                let entry = numbered(&table, number, now);
-                if let Some(Err(sentence)) = entry.map(|entry| removed(table.remove(entry.key()))) {
+                let done = match numbered(&table, number, now) {
+                    Some(entry) => removed(table.remove(entry.key())),
+                    None => Err(NO_ENTRY.to_owned()),
+                };
+                if let Err(sentence) = done {
                     pieces.say(Severity::Error, sentence);
                 }
             })),

@@ -11,7 +11,7 @@ pub enum Membership {
     /// Removes a server: backend and name.
     Remove(String, String),
     /// Waits until a server can be removed: time limit, backend and name.
-    WaitRemovable(Duration, String, String),
+    Wait(Duration, Option<(String, String)>),
 }
 
 pub(crate) const ENTRIES: &[Entry<Membership>] = &[
@@ -28,17 +28,28 @@ pub(crate) const ENTRIES: &[Entry<Membership>] = &[
     })
     .level(Level::Admin)
     .changes("the servers of a backend"),
-    Entry::new("wait", "wait <delay> srv-removable <bk>/<srv>", "wait until a server can be removed", |args| {
+    Entry::new("wait", WAIT, "wait that long, or less if the condition holds", |args| {
+        const USAGE: &str = concat!(
+            "Usage: wait {-h|<delay>} [srv-removable <bk>/<srv>]\n",
+            "  <delay>: a number of milliseconds, or one followed by us, ms, s, m, h or d\n",
+            "  srv-removable <bk>/<srv>: waits no longer than until 'del server' can remove the server\n",
+        );
         let delay = args.require("Expects a duration in milliseconds.")?;
-        let delay = duration(&delay).ok_or_else(|| Refusal::new("Invalid duration."))?;
-        if !args.take("srv-removable") {
-            return Err(Refusal::new("Expects 'srv-removable' and a server."));
+        if delay == "-h" {
+            return Err(Refusal::new(USAGE));
         }
-        let (backend, name) = server(args)?;
-        Ok(Membership::WaitRemovable(delay, backend, name))
+        let delay = duration(&delay).ok_or_else(|| Refusal::new("Invalid duration."))?;
+        let removable = match args.word() {
+            None => None,
+            Some(condition) if condition == "srv-removable" => Some(server(args)?),
+            Some(_) => return Err(Refusal::new(USAGE)),
+        };
+        Ok(Membership::Wait(delay, removable))
     })
     .level(Level::Admin),
 ];
+
+const WAIT: &str = "wait {-h|<delay>} [srv-removable <bk>/<srv>]";
 
 fn server(args: &mut Args) -> Result<(String, String), Refusal> {
     let word = args.require("Require 'backend/server'.")?;

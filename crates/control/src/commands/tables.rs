@@ -27,7 +27,7 @@ pub(crate) const ENTRIES: &[Entry<Tables>] = &[
         "remove an entry from a table (filter: data/key/ptr)",
         |args| {
             const REQUIRED: &str =
-                "Required arguments: <table> \"data.<store_data_type>\" <operator> <value> or <table> key <key>";
+                "Required arguments: <table> \"data.<store_data_type>\" <operator> <value> or <table> key <key> or <table> ptr <ptr>";
             let name = args.require(REQUIRED)?;
             Ok(Tables::Clear(name, args.rest()))
         },
@@ -36,7 +36,7 @@ pub(crate) const ENTRIES: &[Entry<Tables>] = &[
     .changes("the entries of a stick table"),
     Entry::new(
         "set table",
-        "set table <table> key <k> [data.* <v>]*",
+        "set table <table> [<filter>]* [data.* <v>]*",
         "update or create a table entry's data",
         |args| {
             let Some(name) = args.word() else {

@@ -1,9 +1,10 @@
 //! How operators see and change tables: keys as text, and entries by what they store.
 
 use super::{Data, DataKind, Entry, KeyType, Millis, StickTable};
+use crate::value::v6_to_v4;
 use std::{
     cmp::Ordering,
-    net::{Ipv4Addr, Ipv6Addr},
+    net::{IpAddr, Ipv4Addr, Ipv6Addr},
     sync::Arc,
 };
 
@@ -48,7 +49,7 @@ pub enum KeyError {
 }
 
 impl KeyType {
-    /// Parses a key.
+    /// Parses a key. An address may be of the other family, if the table's has one for it, as clients' addresses may be.
     ///
     /// # Errors
     ///
@@ -56,8 +57,18 @@ impl KeyType {
     pub fn read(self, text: &[u8]) -> Result<Box<[u8]>, KeyError> {
         let known = std::str::from_utf8(text).map_err(|_| KeyError::Invalid);
         let read = match self {
-            KeyType::Ip => known?.parse::<Ipv4Addr>().ok().map(|ip| ip.octets().into()),
-            KeyType::Ipv6 => known?.parse::<Ipv6Addr>().ok().map(|ip| ip.octets().into()),
+            KeyType::Ip => match known?.parse::<IpAddr>().ok() {
+                Some(IpAddr::V4(ip)) => Some(ip),
+                Some(IpAddr::V6(ip)) => v6_to_v4(ip),
+                None => None,
+            }
+            .map(|ip| ip.octets().into()),
+            KeyType::Ipv6 => match known?.parse::<IpAddr>().ok() {
+                Some(IpAddr::V4(ip)) => Some(ip.to_ipv6_mapped()),
+                Some(IpAddr::V6(ip)) => Some(ip),
+                None => None,
+            }
+            .map(|ip| ip.octets().into()),
             KeyType::Integer => known?.parse::<u32>().ok().map(|n| n.to_be_bytes().into()),
             KeyType::String(most) => Some(text[..text.len().min(most)].into()),
             KeyType::Binary(_) => return Err(KeyError::Unwritable),
@@ -273,7 +284,10 @@ mod tests {
         assert_eq!(round(KeyType::Ipv6, "2001:DB8:0::1"), "2001:db8::1");
         assert_eq!(round(KeyType::Integer, "4294967295"), "4294967295");
         assert_eq!(round(KeyType::String(3), "abcdef"), "abc");
-        for (key, wrong) in [(KeyType::Ip, "::1"), (KeyType::Ipv6, "1.2.3.4"), (KeyType::Integer, "-1")] {
+        assert_eq!(round(KeyType::Ip, "::ffff:10.0.0.9"), "10.0.0.9");
+        assert_eq!(round(KeyType::Ip, "2002:a00:1::"), "10.0.0.1");
+        assert_eq!(round(KeyType::Ipv6, "10.0.0.9"), "::ffff:10.0.0.9");
+        for (key, wrong) in [(KeyType::Ip, "2001::1"), (KeyType::Ipv6, "1.2.3"), (KeyType::Integer, "-1")] {
             assert_eq!(key.read(wrong.as_bytes()), Err(KeyError::Invalid), "{wrong}");
         }
         assert_eq!(KeyType::Binary(4).read(b"abcd"), Err(KeyError::Unwritable));
