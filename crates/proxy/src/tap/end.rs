@@ -2,10 +2,7 @@
 
 use super::{files::Files, link::Link, stream::Stream};
 use penstock_capture::{CaptureFormat, PACKET_MAX};
-use std::{
-    io::{self, Write},
-    time::Duration,
-};
+use std::{io, time::Duration};
 
 /// How long an end that takes nothing is left alone.
 const PAUSE: Duration = Duration::from_millis(5);
@@ -42,22 +39,19 @@ impl End {
     }
     /// Looks whether it is open and the reader still there, as far as can be seen without writing.
     pub fn check(&mut self) -> io::Result<()> {
-        let is_open = match self {
-            End::Files(files) => files.is_open(),
-            End::Stream(stream) => stream.is_open(),
+        let (is_open, why) = match self {
+            End::Files(files) => (files.is_open(), "it is closed"),
+            End::Stream(stream) => (stream.is_open(), "its reader has left"),
             End::Link(link) => return link.check(),
         };
-        if is_open { Ok(()) } else { Err(io::ErrorKind::ConnectionReset.into()) }
+        if is_open { Ok(()) } else { Err(io::Error::other(why)) }
     }
     /// Writes whole packets, which begin a new file if the present one is full: `head` comes before its first packet. A reader that takes
     /// nothing is waited for as long as `goes_on`.
     pub fn write(&mut self, head: &[u8], packets: &[u8], goes_on: &mut dyn FnMut() -> bool) -> io::Result<()> {
         match self {
             End::Files(files) => files.write(head, packets),
-            End::Stream(stream) => {
-                let writer = stream.writer(head)?;
-                write_all(writer, packets, &mut || pause(goes_on))
-            }
+            End::Stream(stream) => stream.write(head, packets, goes_on),
             End::Link(link) => link.write(packets, &mut || pause(goes_on)),
         }
     }
@@ -83,18 +77,4 @@ fn pause(goes_on: &mut dyn FnMut() -> bool) -> bool {
         std::thread::sleep(PAUSE);
     }
     is_on
-}
-
-/// Writes all of it to something that does not block. It is never left in the middle of a packet, unless it is given up.
-fn write_all(writer: &mut dyn Write, mut bytes: &[u8], waits: &mut dyn FnMut() -> bool) -> io::Result<()> {
-    while !bytes.is_empty() {
-        match writer.write(bytes) {
-            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
-            Ok(n) => bytes = &bytes[n..],
-            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-            Err(e) if e.kind() == io::ErrorKind::WouldBlock && waits() => {}
-            Err(e) => return Err(e),
-        }
-    }
-    Ok(())
 }

@@ -49,7 +49,8 @@ impl Link {
                 match e.kind() {
                     io::ErrorKind::Interrupted => {}
                     io::ErrorKind::WouldBlock if waits() => {}
-                    _ => return Err(e),
+                    // If the interface has changed, that is why.
+                    _ => return self.check().and(Err(e)),
                 }
             }
         }

@@ -65,7 +65,11 @@ impl Writer {
                 false => Ok(()),
             };
             match result {
-                Ok(()) if self.queue.reader().is_some() => told = false,
+                Ok(()) if self.queue.reader().is_some() => {
+                    if std::mem::take(&mut told) {
+                        tell(5, format!("The copy for service {} goes on ({})", self.name, self.target));
+                    }
+                }
                 Ok(()) => {}
                 Err(e) => {
                     self.end.close();
