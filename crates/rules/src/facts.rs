@@ -61,6 +61,8 @@ pub struct ProxyFacts {
     pub default_backend: Option<String>,
     /// `option logasap`.
     pub logasap: bool,
+    /// Whether the log shows how the persistence cookie was used.
+    pub manages_cookie: bool,
     /// `timeout client` in ms; 0 if there is none.
     pub timeout_client_ms: u64,
     /// `timeout server` in ms; 0 if there is none.
@@ -182,6 +184,8 @@ pub struct ServerConnFacts {
     pub src: Option<SocketAddr>,
     /// The server's address.
     pub dst: Option<SocketAddr>,
+    /// Whether it was opened: what rules see of one that was not is where it should have led, and why it did not.
+    pub opened: bool,
     /// 1 or 2 for HTTP, 0 for a raw connection.
     pub http_major: u8,
     /// What HTTP/2 counts on it.

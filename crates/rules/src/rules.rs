@@ -4,7 +4,7 @@ use crate::{
     acl::Condition,
     action::{Action, Outcome},
     answer::Answer,
-    context::Context,
+    context::{Context, Txn},
     kind::Kind,
     turn::{self, cost},
     verdict::Verdict,
@@ -88,6 +88,10 @@ impl Rules {
                 Answer::NotYet if ctx.txn.logins.has_claim() => return Verdict::Verify { next: at },
                 Answer::NotYet => return Verdict::WaitMore { next: at },
             }
+            // The page that refuses a request or a response may tell it already.
+            if matches!(rule.action, Action::Deny(_) | Action::Tarpit(_)) {
+                self.tell(rule.span, ctx.txn);
+            }
             let outcome = rule.action.run(self.kind, rule.span, ctx, at);
             ctx.settle();
             if ctx.txn.logins.has_claim() {
@@ -99,7 +103,7 @@ impl Rules {
                 Outcome::NotYet => return Verdict::WaitMore { next: at },
                 Outcome::Failed => {
                     if !ctx.txn.lenient[usize::from(self.kind.is_response())] {
-                        self.tell(rule, ctx);
+                        self.tell(rule.span, ctx.txn);
                         return Verdict::Failed;
                     }
                 }
@@ -112,8 +116,10 @@ impl Rules {
                     | Verdict::WaitBody { .. }
                     | Verdict::WaitHandshake { .. }),
                 ) => return verdict,
+                // Whoever gives the answer tells the rule once that is made.
+                Outcome::Done(verdict @ Verdict::Respond(..)) => return verdict,
                 Outcome::Done(verdict) => {
-                    self.tell(rule, ctx);
+                    self.tell(rule.span, ctx.txn);
                     return verdict;
                 }
             }
@@ -122,9 +128,9 @@ impl Rules {
     }
 
     /// Remembers the last rule for `last_rule_line`.
-    fn tell(&self, last: &Rule, ctx: &mut Context<'_>) {
+    pub fn tell(&self, last: Span, txn: &mut Txn) {
         if self.is_told {
-            ctx.txn.last_rule = Some(last.span);
+            txn.last_rule = Some(last);
         }
     }
 }

@@ -108,7 +108,7 @@ pub enum Why {
 pub struct Reply {
     /// The response's status.
     pub status: u16,
-    /// Fields to send, in order; the sender adds content-length.
+    /// Fields to send, in order; the sender sets content-length.
     pub fields: Vec<(Vec<u8>, Vec<u8>)>,
     /// The response's body.
     pub body: ReplyBody,

@@ -228,6 +228,17 @@ pub struct Proxy {
 }
 
 impl Proxy {
+    /// Whether the log shows how the persistence cookie was used; not if it is only read.
+    pub fn manages_cookie(&self) -> bool {
+        let managed = |c: &Cookie| c.mode != CookieMode::Passive || c.indirect || c.nocache || c.preserve;
+        self.cookie.as_ref().is_some_and(managed)
+    }
+
+    /// The name of a listener of this `bind` line: without one of its own, one made of its number where it has statistics of its own.
+    pub fn listener_name(&self, bind: &Bind, id: u32) -> Option<String> {
+        bind.name.clone().or_else(|| self.options.socket_stats.then(|| format!("sock-{id}")))
+    }
+
     /// A proxy with default settings.
     pub fn new(name: String, kind: ProxyKind, span: Span) -> Self {
         Proxy {

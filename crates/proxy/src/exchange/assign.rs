@@ -4,7 +4,7 @@ use super::state::{Exchange, ms_between};
 use crate::{
     connection::{Conn, in_time, stream::Stream},
     rules::context::Readable,
-    server::{Assignment, Backend, Seen, Server, ServerRef, Slot, Want},
+    server::{Assignment, Backend, Seen, Server, ServerRef, Slot, Target, Want},
     servers::{
         connect::{self, Failure},
         key::key_of,
@@ -205,6 +205,10 @@ pub(crate) async fn connect(
     let worker = conn.worker;
     let opened = open(conn, server, key).await;
     let mut reason = Reason::Connect;
+    if !matches!(opened, Some(Ok(_))) {
+        x.server_conn = tried(server, key);
+        x.log.server_address = x.server_conn.dst;
+    }
     x.log.termination = match opened {
         Some(Ok(stream)) => {
             connected(x, facts_of(&stream), worker.clock.now());
@@ -212,8 +216,7 @@ pub(crate) async fn connect(
         }
         Some(Err(Failure::Exhausted(_))) => Termination(By::Exhaustion, During::Connect),
         Some(Err(Failure::Tls(e))) => {
-            let (error, tls_error) = ((e.code(), e.message()), Some(e.library()));
-            x.server_conn = ServerConnFacts { error, tls_error, ..ServerConnFacts::default() };
+            (x.server_conn.error, x.server_conn.tls_error) = ((e.code(), e.message()), Some(e.library()));
             if matches!(e, HandshakeError::WrongName) {
                 // HAProxy counts the attempts that it leaves out.
                 (reason, x.log.retries) = (Reason::WrongName, worker.shared.config.proxies[server.at.proxy].retries);
@@ -224,6 +227,16 @@ pub(crate) async fn connect(
         None => Termination(By::ServerTimeout, During::Connect),
     };
     Err(reason)
+}
+
+/// What rules can see of a connection that could not be opened.
+fn tried(server: &Server, key: Option<&Key>) -> ServerConnFacts {
+    let dst = key.and_then(|key| match key.target {
+        Target::Ip(address) => Some(address),
+        Target::Unix(_) | Target::Abstract(_) => None,
+    });
+    let http_major = if server.config.settings.proto.as_deref() == Some("h2") { 2 } else { 1 };
+    ServerConnFacts { dst, http_major, ..ServerConnFacts::default() }
 }
 
 /// Records that there is a connection to the server.
@@ -241,6 +254,7 @@ pub(crate) fn facts_of(stream: &Stream) -> ServerConnFacts {
     ServerConnFacts {
         src: socket.local_addr().ok(),
         dst: socket.peer_addr().ok(),
+        opened: true,
         http_major: 1,
         tls: stream.tls().cloned(),
         socket: socket.number(),

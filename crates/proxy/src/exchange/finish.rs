@@ -266,7 +266,7 @@ fn write_line(conn: &mut Conn<'_>, x: &mut Exchange) {
     if x.refused {
         x.log.bytes_uploaded = 0;
     }
-    match cookie::is_managed(conn.proxy_of(x)) {
+    match conn.proxy_of(x).manages_cookie() {
         false => x.log.cookie = *b"--",
         // It was not looked at.
         true if !x.refused && x.log.cookie == *b"--" => x.log.cookie = *b"NN",

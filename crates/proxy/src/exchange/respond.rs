@@ -106,8 +106,17 @@ fn from_template(conn: &mut Conn<'_>, x: &mut Exchange, template: &ReplyTemplate
         // Fields that rules write are well formed.
         let _ = x.response.fields.append(name, value);
     }
-    let _ = x.response.fields.set(b"content-length", body.len().to_string().as_bytes());
+    set_length(&mut x.response, body.len());
     Page::Body(body.into())
+}
+
+/// Says how long the body is, behind the other fields unless it is among them: a redirect has it in front, as HAProxy's.
+pub(crate) fn set_length(head: &mut ResponseHead, length: usize) {
+    let length = length.to_string();
+    if head.fields.known(Known::ContentLength) != Some(length.as_bytes()) {
+        // It is a number.
+        let _ = head.fields.set(b"content-length", length.as_bytes());
+    }
 }
 
 fn own_page(proxy: &Proxy, head: &mut ResponseHead, status: u16) -> Option<Page> {

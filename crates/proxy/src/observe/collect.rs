@@ -150,9 +150,10 @@ fn push_proxy(shared: &Shared, id: ProxyId, rows: &mut Vec<Row>) {
         rows.push(row);
         for (bind, limit) in limits.binds.iter().enumerate().filter(|_| proxy.options.socket_stats) {
             let config = &proxy.binds[bind];
-            let name = config.name.clone().unwrap_or_else(|| format!("sock-{}", bind + 1));
+            let id = Bind::listener_id(&proxy.binds[..=bind], None);
+            let name = proxy.listener_name(config, id).unwrap_or_default();
             let mut row = blank(Kind::Listener, &name, sum(Part::Listener(bind)));
-            (row.index, row.sid) = (bind, Bind::listener_id(&proxy.binds[..=bind], None));
+            (row.index, row.sid) = (bind, id);
             row.guid = config.guid_prefix.as_ref().map(|prefix| format!("{}-0", prefix.value));
             row.sessions = level(limit, None);
             row.address = config.addresses.first().map(|address| listen_address(&address.value));

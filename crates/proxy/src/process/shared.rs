@@ -296,6 +296,7 @@ fn proxy_facts(id: u32, proxy: &Proxy) -> ProxyFacts {
         http: proxy.mode == penstock_config::model::Mode::Http,
         default_backend: proxy.default_backend.as_ref().map(|word| word.text.clone()),
         logasap: proxy.options.logasap,
+        manages_cookie: proxy.manages_cookie(),
         timeout_client_ms: ms(proxy.timeouts.client),
         timeout_server_ms: of_backend(proxy.timeouts.server),
         timeout_tunnel_ms: of_backend(proxy.timeouts.tunnel),

@@ -195,12 +195,6 @@ impl Judge<'_> {
     }
 }
 
-/// Whether the log shows how the cookie was used; not if it is only read.
-pub(crate) fn is_managed(proxy: &Proxy) -> bool {
-    let managed = |c: &Cookie| c.mode != CookieMode::Passive || c.indirect || c.nocache || c.preserve;
-    proxy.cookie.as_ref().is_some_and(managed)
-}
-
 /// Handles the persistence cookie in a response: rewrites, prefixes, removes or inserts it. Of other cookies, too, blanks around the
 /// equals sign are dropped, as in a request.
 pub(crate) fn to_client(x: &mut Exchange, proxy: &Proxy, now: u64) {

@@ -44,7 +44,7 @@ pub(crate) fn context<'a>(conn: &'a mut Conn<'_>, x: &'a mut Exchange, stage: Re
         frontend: proxy(conn.frontend),
         backend: backend.map(proxy),
         server: server.map(|server| &server.with.facts),
-        server_conn: (x.times.connected.is_some() || x.server_conn.error.0 != 0).then_some(&x.server_conn),
+        server_conn: (x.times.connected.is_some() || x.server_conn.http_major != 0).then_some(&x.server_conn),
         request: (stage != Readable::Raw).then_some(&mut x.request),
         response: (stage == Readable::Response).then_some(&mut x.response),
         input: Buffered {

@@ -79,6 +79,7 @@ pub(crate) async fn request(live: &mut Live<'_, '_>, rules: &Rules, inspect: Opt
                     }
                 }
                 reply(live, &answer).await;
+                rules.tell(answer.span, &mut live.x.txn);
                 return Judged::Over;
             }
             Verdict::Reject | Verdict::Close => {
@@ -303,7 +304,7 @@ pub(crate) async fn reply(live: &mut Live<'_, '_>, reply: &Reply) {
         let _ = live.x.response.fields.append(name, value);
     }
     if !matches!(reply.body, ReplyBody::ErrorPage | ReplyBody::Raw(_)) {
-        let _ = live.x.response.fields.set(b"content-length", body.len().to_string().as_bytes());
+        respond::set_length(&mut live.x.response, body.len());
     }
     respond::send(live, &body, reply.close, reply.status).await;
 }
@@ -334,6 +335,7 @@ pub(crate) async fn response(live: &mut Live<'_, '_>, rules: &Rules, seen: bool,
                     Termination(By::Ourselves, During::Headers)
                 };
                 reply(live, &answer).await;
+                rules.tell(answer.span, &mut live.x.txn);
                 return Judged::Over;
             }
             // `tcp-response content close`: the client keeps its response and its connection.

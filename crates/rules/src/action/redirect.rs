@@ -56,7 +56,7 @@ impl Redirect {
                 location.push(b'/');
             }
         }
-        let mut fields = vec![(b"location".to_vec(), location)];
+        let mut fields = vec![(b"content-length".to_vec(), b"0".to_vec()), (b"location".to_vec(), location)];
         if matches!(self.code, 302 | 303 | 307) {
             fields.push((b"cache-control".to_vec(), b"no-cache".to_vec()));
         }

@@ -34,13 +34,13 @@ pub(super) const TABLE: &[FetchSpec] = &[
     one("bc_dst", &[], Addr, SERVER, "The server's address.", |ctx, _| ip(server_conn(ctx)?.dst)),
     one("bc_dst_port", &[], Int, SERVER, "The server's port.", |ctx, _| port(server_conn(ctx)?.dst)),
     one("bc_err", &[], Int, SERVER, "Number of the error on the server's connection.", |ctx, _| {
-        int(server_conn(ctx)?.error.0)
+        int(server_failure(ctx)?.0)
     }),
     one("bc_err_name", &[], Str, SERVER, "The error on the server's connection, in one word.", |ctx, _| {
-        text(error_name(server_conn(ctx)?.error))
+        text(error_name(server_failure(ctx)?))
     }),
     one("bc_err_str", &[], Str, SERVER, "The error on the server's connection, in words.", |ctx, _| {
-        words(server_conn(ctx)?.error)
+        words(server_failure(ctx)?)
     }),
     one("bc_glitches", &[], Int, SERVER, "Glitches of the server's HTTP/2 connection.", |ctx, _| {
         glitches(&server_conn(ctx)?.mux)
@@ -261,6 +261,12 @@ fn error_name(error: (u32, &'static str)) -> &'static str {
 /// A connection's error in words.
 fn words<'c>(error: (u32, &'static str)) -> Fetched<'c> {
     text(if error == (0, "") { "Success" } else { error.1 })
+}
+
+/// The error on the server's connection: none at all if nobody has opened it, and it is not for TLS that it failed.
+fn server_failure(ctx: &Context<'_>) -> Result<(u32, &'static str), Missing> {
+    let conn = server_conn(ctx)?;
+    if conn.opened || conn.error.0 != 0 { Ok(conn.error) } else { Err(Missing::Absent) }
 }
 
 fn server_conn<'c>(ctx: &'c Context<'_>) -> Result<&'c ServerConnFacts, Missing> {

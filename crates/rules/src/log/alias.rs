@@ -2,7 +2,7 @@
 
 use super::flags::{Flags, plain_but, write_escaped};
 use crate::{
-    context::Context,
+    context::{Context, Phase},
     fetch::path_of,
     time::{write_clf, write_offset},
     value::write_int,
@@ -146,7 +146,10 @@ pub const ALIASES: &[AliasSpec] = &[
     row("ts", "How it ended, two characters.", |c, _, out| out.extend_from_slice(&c.log.termination.letters())),
     http("tsc", "How it ended, and what became of the persistence cookie.", |c, _, out| {
         out.extend_from_slice(&c.log.termination.letters());
-        out.extend_from_slice(&c.log.cookie);
+        // A rule may ask before the request has been looked at.
+        let is_expected = c.phase == Phase::During && c.log.cookie == *b"--";
+        let managed = c.backend.unwrap_or(c.frontend).1.manages_cookie;
+        out.extend_from_slice(if is_expected && managed { b"NN" } else { &c.log.cookie });
     }),
 ];
 
