@@ -204,3 +204,74 @@ fn a_reload_takes_over_the_sockets_of_another_namespace() {
     running.signal(TERM);
     running.end();
 }
+
+fn inside(namespace: &str, command: &str) -> String {
+    let done = Command::new("ip").args(["netns", "exec", namespace]).args(command.split(' ')).output().unwrap();
+    String::from_utf8_lossy(&done.stdout).into_owned()
+}
+
+#[test]
+fn redirected_clients_are_connected_to_what_they_meant_and_nobody_to_where_he_is() {
+    let Some(namespaces) = Namespaces::new("redirected") else { return };
+    let [client, router] = &namespaces.0;
+    for line in [
+        format!("-n {client} link add out type veth peer name in netns {router}"),
+        format!("-n {client} addr add 192.0.2.2/24 dev out"),
+        format!("-n {client} addr add 2001:db8:1::2/64 dev out nodad"),
+        format!("-n {router} addr add 192.0.2.1/24 dev in"),
+        format!("-n {router} addr add 2001:db8:1::1/64 dev in nodad"),
+        format!("-n {router} addr add 198.51.100.7/32 dev lo"),
+        format!("-n {router} addr add 2001:db8:7::7/128 dev lo"),
+        format!("-n {client} link set out up"),
+        format!("-n {router} link set in up"),
+        format!("-n {client} route add default via 192.0.2.1"),
+        format!("-n {client} -6 route add default via 2001:db8:1::1"),
+    ] {
+        assert!(ip(&line.split(' ').collect::<Vec<_>>()), "ip {line}");
+    }
+    for (filter, port, to) in
+        [("iptables", 80, 8080), ("iptables", 81, 8081), ("ip6tables", 80, 8080), ("ip6tables", 81, 8081)]
+    {
+        let rule = format!("{filter} -w -t nat -A PREROUTING -i in -p tcp --dport {port} -j REDIRECT --to-ports {to}");
+        let done = Command::new("ip").args(["netns", "exec", router]).args(rule.split(' ')).output().unwrap();
+        if !done.status.success() {
+            eprintln!("SKIP: connections cannot be redirected here: {}", String::from_utf8_lossy(&done.stderr));
+            return;
+        }
+    }
+    for program in programs() {
+        let (place, outside) = (Place::new("redirected"), free_port());
+        let config = place.file(
+            "ns.cfg",
+            &format!(
+                "global\n  nbthread 1\n  maxconn 50\n{DEFAULTS}\
+                 listen redirected\n  mode tcp\n  bind 0.0.0.0:8080 transparent namespace {router}\n  \
+                 bind :::8080 v6only transparent namespace {router}\n  server s 0.0.0.0:0 namespace {router}\n\
+                 frontend meant\n  bind 0.0.0.0:8081 namespace {router}\n  bind :::8081 v6only namespace {router}\n  \
+                 http-request return status 200 content-type text/plain lf-string \"meant %[dst] %[dst_port]\"\n\
+                 frontend origin\n  bind 198.51.100.7:80 namespace {router}\n  bind 2001:db8:7::7:80 namespace {router}\n  \
+                 http-request return status 200 content-type text/plain lf-string \"origin %[src]\"\n\
+                 frontend here\n  bind 127.0.0.1:{outside}\n  http-request return status 204\n"
+            ),
+        );
+        let running = Running(Command::new(&program).arg("-f").arg(&config).spawn().unwrap());
+        until("it serves", || TcpStream::connect(("127.0.0.1", outside)).is_ok());
+        let told = program.display();
+        let get = |url: &str| inside(client, &format!("curl -s --max-time 5 {url}"));
+        assert_eq!(get("http://198.51.100.7/"), "origin 198.51.100.7", "{told}");
+        assert_eq!(get("http://203.0.113.9:81/"), "meant 203.0.113.9 81", "{told}");
+        // HAProxy asks for the destination of IPv4 alone, and connects to itself as many times as maxconn allows.
+        if program == Path::new(env!("CARGO_BIN_EXE_penstock")) {
+            assert_eq!(get("http://[2001:db8:7::7]/"), "origin 2001:db8:7::7");
+            assert_eq!(get("http://[2001:db8:9::9]:81/"), "meant 2001:db8:9::9 81");
+            for url in ["http://192.0.2.1:8080/", "http://[2001:db8:1::1]:8080/"] {
+                let said = inside(client, &format!("curl -s --max-time 5 -w %{{errormsg}} {url}"));
+                assert!(said.contains("Empty reply") || said.contains("reset"), "{said}");
+            }
+            assert!(inside(router, "ss -Htn sport = :8080").lines().count() < 5);
+            assert_eq!(get("http://198.51.100.7/"), "origin 198.51.100.7");
+        }
+        running.signal(TERM);
+        running.end();
+    }
+}

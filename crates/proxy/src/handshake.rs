@@ -123,20 +123,20 @@ fn speaks_http2(conn: &Conn<'_>) -> bool {
 
 /// The facts known of a connection as soon as it is accepted.
 fn facts(worker: &Worker, socket: &Socket, proxy: ProxyId, bind: usize) -> ConnFacts {
-    let (peer, local) = match socket {
-        Socket::Unix(_) => (None, None),
-        _ => (socket.peer_addr().ok(), socket.local_addr().ok()),
+    let (peer, local, dst) = match socket {
+        Socket::Unix(_) => (None, None, None),
+        _ => (socket.peer_addr().ok(), socket.local_addr().ok(), socket.destination().ok()),
     };
-    let binds = &worker.shared.config.proxies[proxy].binds;
-    let conf = &binds[bind];
+    let proxy = &worker.shared.config.proxies[proxy];
+    let listener_id = Bind::listener_id(&proxy.binds[..=bind], local);
     ConnFacts {
         src: peer,
-        dst: local,
+        dst,
         peer,
         local,
         bind: bind as u32,
-        listener_id: Bind::listener_id(&binds[..=bind], local),
-        listener_name: conf.name.as_deref().map(Into::into),
+        listener_id,
+        listener_name: proxy.listener_name(&proxy.binds[bind], listener_id).map(Into::into),
         accepted_unix_us: worker.clock.unix_us(),
         socket: socket.number(),
         ..ConnFacts::default()

@@ -113,6 +113,11 @@ impl Endpoint {
         }
     }
 
+    /// Whether the address is that which the client has connected to.
+    pub fn is_clients(&self) -> bool {
+        matches!(&self.host, Some(Host::Ip(ip)) if ip.is_unspecified())
+    }
+
     /// The target for a client that connected to `dst`, which replaces an unspecified address and is the base of a
     /// relative port.
     pub fn target(&self, dst: Option<SocketAddr>) -> Option<Target> {

@@ -4,6 +4,7 @@ use rustix::{
     io::Errno,
     net::{RecvFlags, SendFlags, recv, send},
 };
+use socket2::SockRef;
 use std::{
     cell::{Cell, OnceCell},
     io,
@@ -147,6 +148,26 @@ impl Socket {
             #[cfg(test)]
             Socket::Memory(s) => Ok(s.addresses()[0]),
         }
+    }
+    /// The address that the client has connected to: where this machine's packet filter has redirected it, the one that it meant
+    /// (SO_ORIGINAL_DST).
+    ///
+    /// # Errors
+    /// If the connection is gone already.
+    pub fn destination(&self) -> io::Result<SocketAddr> {
+        let local = self.local_addr()?;
+        let Socket::Tcp(tcp) = self else { return Ok(local) };
+        let socket = SockRef::from(&tcp.stream);
+        let meant = match local.ip().to_canonical() {
+            IpAddr::V4(_) => socket.original_dst_v4(),
+            IpAddr::V6(_) => socket.original_dst_v6(),
+        };
+        let meant = meant.ok().and_then(|meant| meant.as_socket()).unwrap_or(local);
+        Ok(match meant.ip() {
+            // IPv4 on a listening socket of IPv6.
+            IpAddr::V4(ip) if local.is_ipv6() => SocketAddr::new(ip.to_ipv6_mapped().into(), meant.port()),
+            _ => meant,
+        })
     }
     /// Makes closing invisible to the peer: the kernel drops the connection silently or, if this process may not ask
     /// for that, sends a reset that does not pass the first router.

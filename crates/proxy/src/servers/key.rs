@@ -5,13 +5,28 @@ use crate::{
     connection::Conn,
     exchange::state::Exchange,
     rules::context::{self, Readable},
-    server::Server,
+    server::{Server, Target},
 };
 use penstock_backends::reuse::{Key, Name};
 use penstock_config::model::ServerNamespace;
 use penstock_rules::Expr;
+use std::net::UdpSocket;
 
-/// The required properties of the request's connection to that server; `None` while the server's name is not resolved.
+/// Whether the client has not been redirected, but connected to this machine by itself, and is to be connected to where it is: each
+/// connection would bring about another.
+fn leads_back(conn: &Conn<'_>, target: &Target) -> bool {
+    let Target::Ip(address) = target else { return false };
+    if conn.facts.local != Some(*address) {
+        return false;
+    }
+    let namespace = conn.proxy().binds[conn.bind].namespace.as_ref().map(|name| &*name.value);
+    // Only to an address of its own can a socket be bound; one that packets were steered to belongs to another machine.
+    let bound = conn.worker.shared.namespaces.within(namespace, || UdpSocket::bind((address.ip(), 0)));
+    bound.is_ok_and(|bound| bound.is_ok())
+}
+
+/// The required properties of the request's connection to that server; `None` while the server's name is not resolved, or where it would
+/// lead back here.
 pub(crate) fn key_of(
     conn: &mut Conn<'_>,
     x: &mut Exchange,
@@ -19,7 +34,11 @@ pub(crate) fn key_of(
     only_http1: bool,
     stage: Readable,
 ) -> Option<Key> {
-    let target = server.endpoint.load().target(x.txn.destination(&conn.facts))?;
+    let endpoint = server.endpoint.load();
+    let target = endpoint.target(x.txn.destination(&conn.facts))?;
+    if endpoint.is_clients() && leads_back(conn, &target) {
+        return None;
+    }
     let expressions = &server.with.expressions;
     let sni = value(conn, x, expressions.sni.as_ref(), stage).and_then(|sni| String::from_utf8(sni).ok());
     // A connection of no name is for requests of no name, not for those whose SNI is the same.
