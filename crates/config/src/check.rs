@@ -502,7 +502,11 @@ impl<'c> Names<'c> {
     }
 
     fn near(&self, name: &str) -> Option<String> {
-        suggestion(name, self.backends.keys().copied(), "backends")
+        suggestion(
+            name,
+            self.backends.iter().filter(|(_, proxy)| proxy.service.is_none()).map(|(name, _)| *name),
+            "backends",
+        )
     }
 
     /// Checks a name that `use_backend` or `default_backend` gives.

@@ -386,6 +386,36 @@ fn connections_at_a_device_of_packets_are_counted_where_they_are() {
 }
 
 #[test]
+fn a_device_of_packets_is_not_down_because_ports_are_short_here() {
+    let Some(device) = Device::new() else { return };
+    let place = Place::new("packets-ports-tls");
+    let (origin, port, socket) = (origin(Seen::default()), free_port(), place.0.join("sock"));
+    let checked =
+        "  timeout server 5s\n  default-server check inter 60s observe layer4 error-limit 2 on-error mark-down\n";
+    let sections = device.section("ips", 8082, checked) + &raw(port, "ips", origin, &place.certificate());
+    let global = format!("  stats socket {} level admin\n", socket.display());
+    let front = Front::start_with("packets-ports", 2, &global, &sections, &["ips"], origin);
+    let narrow = "echo 40000 40003 >/proc/sys/net/ipv4/ip_local_port_range";
+    assert!(ran("ip", &["netns", "exec", &device.0[0], "sh", "-c", narrow]));
+    // Connections that have ended keep their ports for a minute.
+    let mut failed = 0;
+    for _ in 0..20 {
+        failed += u32::from(!ask_raw(&place, port, "/", Some(b"some")).0);
+        if failed == 3 {
+            break;
+        }
+    }
+    assert_eq!(failed, 3, "there are only four ports");
+    front.logged("Connect() failed for backend ips: ");
+    let mut asked = std::os::unix::net::UnixStream::connect(&socket).unwrap();
+    asked.write_all(b"show servers state ips\n").unwrap();
+    let mut state = String::new();
+    asked.read_to_string(&mut state).unwrap();
+    let line = state.lines().find(|line| line.contains(" ips ")).unwrap();
+    assert_eq!(line.split(' ').nth(5), Some("2"), "it is up: {line}");
+}
+
+#[test]
 fn a_reload_loses_nothing_that_is_at_a_device_of_packets() {
     let Some(device) = Device::new() else { return };
     let place = Place::new("packets-reload");

@@ -132,8 +132,16 @@ pub(crate) async fn timed<T>(
         None => Some(Err(Failure::NoAddress)),
     };
     worker.cells(server).connects.inc();
-    let seen = if matches!(opened, Some(Ok(_))) { Seen::Connected } else { Seen::NotConnected };
-    worker.shared.backends.observe(server.at, seen, worker.clock.now().into_std());
+    match &opened {
+        Some(Ok(_)) => worker.observe(server.at, Seen::Connected),
+        // What is missing here says nothing of the server.
+        Some(Err(Failure::NoAddress)) => {}
+        Some(Err(Failure::Exhausted(e))) => worker.tell_exhaustion(|| {
+            let backend = &worker.shared.config.proxies[server.at.proxy].name;
+            format!("Connect() failed for backend {backend}: {e}")
+        }),
+        Some(Err(Failure::Refused(_) | Failure::Tls(_))) | None => worker.observe(server.at, Seen::NotConnected),
+    }
     opened
 }
 

@@ -343,7 +343,7 @@ pub(super) async fn forward(
         500 | 502..=504 | 506.. => Seen::WrongStatus,
         _ => Seen::Response,
     };
-    worker.shared.backends.observe(server.at, seen, now.into_std());
+    worker.observe(server.at, seen);
     if !goes_on {
         cells.response_errors.inc();
         worker.counters().backend(server.at.proxy).response_errors.inc();
@@ -452,7 +452,7 @@ pub(super) async fn head_failed(
             cells.response_errors.inc();
             backend.response_errors.inc();
             let seen = if reason == Reason::Junk { Seen::BadResponse } else { Seen::NoResponse };
-            worker.shared.backends.observe(server.at, seen, worker.clock.now().into_std());
+            worker.observe(server.at, seen);
             live.x.log.termination = termination;
             if retried {
                 return Ended::Retry(reason);
@@ -464,7 +464,7 @@ pub(super) async fn head_failed(
             backend.response_errors.inc();
             // Nor is a device that waits for the server behind it.
             if !live.x.passage.out.as_mut().is_some_and(|out| out.waits_for_its_server()) {
-                worker.shared.backends.observe(server.at, Seen::ResponseTimeout, worker.clock.now().into_std());
+                worker.observe(server.at, Seen::ResponseTimeout);
             }
             live.x.log.termination = Termination(By::ServerTimeout, During::Headers);
             if is_at_device || repeatable && retries_on(proxy, Reason::Timeout) {

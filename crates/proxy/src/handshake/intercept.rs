@@ -90,6 +90,8 @@ struct Found {
 enum Missed {
     /// None was reached.
     Unreachable,
+    /// One was reached, maybe, and did not answer in time.
+    Late,
     /// One was reached, and TLS with it failed.
     Failed(HandshakeError),
     /// The one that was reached speaks only older versions of TLS than the client.
@@ -101,6 +103,7 @@ impl Missed {
     fn text(&self) -> String {
         match self {
             Missed::Unreachable => "Server could not be reached".to_owned(),
+            Missed::Late => "Server did not answer in time".to_owned(),
             Missed::Failed(error) => format!("Server does not speak TLS as it has to: {error}"),
             Missed::TooOld => "Server speaks no TLS version that the client does".to_owned(),
             Missed::Invalid(invalid) => format!("Server certificate {}", invalid.reason()),
@@ -110,7 +113,7 @@ impl Missed {
     fn invalid(&self) -> Option<Invalid> {
         match self {
             Missed::Invalid(invalid) => Some(*invalid),
-            Missed::Unreachable | Missed::Failed(_) | Missed::TooOld => None,
+            Missed::Unreachable | Missed::Late | Missed::Failed(_) | Missed::TooOld => None,
         }
     }
 }
@@ -144,8 +147,8 @@ async fn reach(
                 };
                 Err(Reason::WrongName)
             }
-            _ => {
-                missed = Missed::Unreachable;
+            late_or_not => {
+                missed = if late_or_not.is_none() { Missed::Late } else { Missed::Unreachable };
                 Err(Reason::Connect)
             }
         }

@@ -254,7 +254,7 @@ impl<'a> Asking<'a> {
     }
 
     fn observe(&self, live: &Live<'_, '_>, at: ServerRef, seen: Seen) {
-        live.worker.shared.backends.observe(at, seen, live.worker.clock.now().into_std());
+        live.worker.observe(at, seen);
     }
 
     /// Forgets what the service has said about itself if that has changed.

@@ -11,7 +11,7 @@ use crate::{
         http_counters::{Protocol, Side, Tally},
     },
     process::{fault::Fault, handle::Handle, shared::Shared},
-    server::Server,
+    server::{Seen, Server, ServerRef},
     servers::{pool::Pool, question::Questions},
     spoe::Agents,
 };
@@ -178,10 +178,23 @@ impl Worker {
 
     /// Reports that connections cannot be accepted, at most once a second.
     pub fn accept_failed(&self, e: &io::Error) {
+        self.tell_exhaustion(|| format!("accept(): {e}; trying again in 100 ms"));
+        self.refill_reserve();
+    }
+
+    /// Reports, at most once a second, what this machine has no more of.
+    pub fn tell_exhaustion(&self, text: impl FnOnce() -> String) {
         let now = self.now_ms() / 1000 + 1;
         if self.exhaustion_told.replace(now) != now {
-            self.log_process(syslog::ALERT, &format!("accept(): {e}; trying again in 100 ms"));
+            self.log_process(syslog::ALERT, &text());
         }
-        self.refill_reserve();
+    }
+
+    /// Takes note of what an exchange has seen of a server, on which its health depends. While the worker is draining that is nothing: what a
+    /// device brings back goes to the next process.
+    pub fn observe(&self, server: ServerRef, seen: Seen) {
+        if !self.draining.get() {
+            self.shared.backends.observe(server, seen, self.clock.now().into_std());
+        }
     }
 }
