@@ -239,17 +239,21 @@ async fn stats(live: &mut Live<'_, '_>, proxy: ProxyId, rules: &ProxyRules) -> b
 
 /// `option http-buffer-request`: waits for the whole body, or a buffer full of it, before anything is decided.
 async fn buffer_request(live: &mut Live<'_, '_>, proxy: &Proxy) -> Judged {
-    if live.client.request_framing() == Framing::None {
-        live.conn.request_decided(live.x);
-        return Judged::GoOn;
-    }
-    let limit =
-        proxy.timeouts.http_request.or(live.conn.proxy().timeouts.http_request).or(live.conn.proxy().timeouts.client);
-    let judged = evaluate::wait_for_body(live, 0, limit).await;
+    let judged = whole_body(live, proxy).await;
     if judged == Judged::GoOn {
         live.conn.request_decided(live.x);
     }
     judged
+}
+
+/// Waits until the request's body is there, or fills the buffer.
+pub(crate) async fn whole_body(live: &mut Live<'_, '_>, proxy: &Proxy) -> Judged {
+    if live.client.request_framing() == Framing::None {
+        return Judged::GoOn;
+    }
+    let own = &live.conn.proxy().timeouts;
+    let limit = proxy.timeouts.http_request.or(own.http_request).or(own.client);
+    evaluate::wait_for_body(live, 0, limit).await
 }
 
 fn add_unique_id(x: &mut Exchange, name: &str) {

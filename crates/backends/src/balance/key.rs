@@ -37,7 +37,7 @@ pub(super) fn extract<'a>(key: &BalanceKey, subject: &Subject<'a>) -> Option<&'a
             let target = if *path_only { path_of(subject.target) } else { subject.target };
             Some(uri(target, *whole, *len, *depth))
         }
-        // A body that happens to be buffered is used even without `check_post`.
+        // HAProxy looks into bodies even without `check_post`.
         BalanceKey::UrlParam { name, .. } => {
             let in_query = memchr(b'?', subject.target).map(|at| &subject.target[at + 1..]);
             let in_query = in_query.and_then(|query| param(query, name.as_bytes()));

@@ -3,14 +3,17 @@
 use super::{
     assign::{Unserved, assign, count_attempt, count_connect_error},
     attempt::attempt,
-    buffered_body, compress,
+    compress,
     resend::Ended,
     respond,
 };
 use crate::{
     exchange::live::Live,
-    route::{cookie, persistence},
-    rules::{context::Readable, login},
+    route::{self, cookie, persistence},
+    rules::{
+        context::{Judged, Readable},
+        login,
+    },
     server::{Shutdown, Slot},
 };
 use penstock_backends::retry::{Attempts, Reason, retries_on};
@@ -36,8 +39,8 @@ pub(crate) async fn to_backend(live: &mut Live<'_, '_>, backend: ProxyId) {
     cookie::from_client(live.x, proxy, pool, persistence, worker.clock.unix_s());
     persistence::stick(live.conn, live.x, pool, Readable::Request);
     worker.counters().backend(backend).session(worker.now_ms());
-    if persistence::looks_at_body(live.x, pool) {
-        buffered_body::look(live).await;
+    if persistence::looks_at_body(live.x, pool) && Box::pin(route::whole_body(live, proxy)).await == Judged::Over {
+        return;
     }
     let mut want = persistence::want(live.conn, live.x, pool, Readable::Request);
     if want.persistent.is_none() && want.hash.is_none() {
