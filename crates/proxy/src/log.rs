@@ -22,7 +22,10 @@ use std::{
     cell::{Cell, RefCell},
     future::{Future, poll_fn},
     pin::pin,
-    sync::{Arc, Mutex, PoisonError, atomic::Ordering},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
     task::{Poll, Waker},
     thread::JoinHandle,
     time::Duration,
@@ -60,6 +63,8 @@ pub(crate) struct LogTargets {
     /// Whether there will be no more lines.
     over: watch::Sender<bool>,
     /// The thread that speaks with the rings' servers.
+    /// How many messages `log-forward` sections have received.
+    received: AtomicU64,
     delivering: Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -111,6 +116,7 @@ impl LogTargets {
             receivers,
             over: watch::Sender::new(false),
             delivering: Mutex::default(),
+            received: AtomicU64::new(0),
         })
     }
     /// Whether the proxy logs at all; if not, its lines need not be formatted.
@@ -160,6 +166,10 @@ impl LogTargets {
         let thread = self.delivering.lock().unwrap_or_else(PoisonError::into_inner).take();
         // The panic hook has reported it already.
         let _ = thread.map(JoinHandle::join);
+    }
+    /// How many messages `log-forward` sections have received.
+    pub fn received(&self) -> u64 {
+        self.received.load(Ordering::Relaxed)
     }
     /// How many lines were lost because a target could not take them.
     pub fn dropped(&self) -> u64 {

@@ -5,7 +5,7 @@ use crate::{json, value::Value};
 use penstock_config::SPEAKS_HAPROXY;
 use penstock_control::{Format, InfoFormat};
 use penstock_proxy::{
-    Handle, Rated,
+    Handle,
     snapshot::{Process, Snapshot},
 };
 use serde_json::json;
@@ -80,13 +80,13 @@ const FIELDS: &[Field] = &[
     Field { name: "PipesUsed", tags: *b"MGP", doc: "Pipes in use", value: |_| 0_u32.into() },
     Field { name: "PipesFree", tags: *b"MGP", doc: "Pipes free", value: |_| 0_u32.into() },
     Field { name: "ConnRate", tags: *b"MRP", doc: "Connections of clients in the last second", value: |v| v.rate(v.process.connection_rate.0) },
-    Field { name: "ConnRateLimit", tags: *b"CLP", doc: "Limit of it for the process, 0 for none", value: |v| v.handle.rate(Rated::Connections).into() },
+    Field { name: "ConnRateLimit", tags: *b"CLP", doc: "Limit of it for the process, 0 for none", value: |v| v.process.rate_limits[0].into() },
     Field { name: "MaxConnRate", tags: *b"MMP", doc: "Most of it since start", value: |v| v.process.connection_rate.1.into() },
     Field { name: "SessRate", tags: *b"MRP", doc: "Sessions in the last second", value: |v| v.rate(v.process.session_rate.0) },
-    Field { name: "SessRateLimit", tags: *b"CLP", doc: "Limit of it for the process, 0 for none", value: |v| v.handle.rate(Rated::Sessions).into() },
+    Field { name: "SessRateLimit", tags: *b"CLP", doc: "Limit of it for the process, 0 for none", value: |v| v.process.rate_limits[1].into() },
     Field { name: "MaxSessRate", tags: *b"MRP", doc: "Most of it since start", value: |v| v.process.session_rate.1.into() },
     Field { name: "SslRate", tags: *b"MRP", doc: "TLS handshakes with clients in the last second", value: |v| v.rate(v.process.paces.tls.0) },
-    Field { name: "SslRateLimit", tags: *b"CLP", doc: "Limit of it for the process, 0 for none", value: |v| v.handle.rate(Rated::Tls).into() },
+    Field { name: "SslRateLimit", tags: *b"CLP", doc: "Limit of it for the process, 0 for none", value: |v| v.process.rate_limits[2].into() },
     Field { name: "MaxSslRate", tags: *b"MMP", doc: "Most of it since start", value: |v| v.process.paces.tls.1.into() },
     Field { name: "SslFrontendKeyRate", tags: *b"MGP", doc: "Full TLS handshakes with clients in the last second", value: |v| v.rate(v.process.paces.tls_full.0) },
     Field { name: "SslFrontendMaxKeyRate", tags: *b"MMP", doc: "Most of it since start", value: |v| v.process.paces.tls_full.1.into() },
@@ -113,12 +113,12 @@ const FIELDS: &[Field] = &[
     Field { name: "ConnectedPeers", tags: *b"MGP", doc: "Peers connected", value: |v| v.handle.peer_counts().1.into() },
     Field { name: "DroppedLogs", tags: *b"MGP", doc: "Log lines that found no place", value: |v| (v.process.dropped_logs as u32).into() },
     Field { name: "BusyPolling", tags: *b"MGP", doc: "1 if workers never sleep", value: |_| 0_u32.into() },
-    Field { name: "FailedResolutions", tags: *b"MGP", doc: "Name lookups that failed", value: |v| (v.handle.shared().resolving.failed() as u32).into() },
+    Field { name: "FailedResolutions", tags: *b"MGP", doc: "Name lookups that failed", value: |v| (v.process.failed_resolutions as u32).into() },
     Field { name: "TotalBytesOut", tags: *b"MGP", doc: "Bytes to clients since start", value: |v| v.process.bytes_out.into() },
     Field { name: "TotalSplicdedBytesOut", tags: *b"MGP", doc: "Those of them that were spliced", value: |_| 0_u64.into() },
     Field { name: "BytesOutRate", tags: *b"MRP", doc: "Bytes to clients in the last second", value: |v| v.process.paces.bytes_out.into() },
     Field { name: "DebugCommandsIssued", tags: *b"MGP", doc: "Commands for debugging; there are none", value: |_| 0_u32.into() },
-    Field { name: "CumRecvLogs", tags: *b"MCP", doc: "Log lines received; logs are not forwarded", value: |_| 0_u32.into() },
+    Field { name: "CumRecvLogs", tags: *b"MCP", doc: "Log lines that log-forward sections have received", value: |v| (v.process.received_logs as u32).into() },
     Field { name: "Build info", tags: *b"POS", doc: "Product version", value: |v| v.facts.version.as_str().into() },
     Field { name: "Memmax_bytes", tags: *b"CLP", doc: "Limit of memory in bytes, 0 for none", value: |_| 0_u32.into() },
     Field { name: "PoolAlloc_bytes", tags: *b"MGP", doc: "Memory of the process", value: |v| v.process.memory_bytes.into() },

@@ -1,6 +1,6 @@
 //! Commands about counters of the process and of proxies.
 
-use crate::{Args, table::Entry};
+use crate::{Args, Refusal, table::Entry};
 
 /// A command about counters.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -84,9 +84,18 @@ pub(crate) const ENTRIES: &[Entry<Statistics>] = &[
     Entry::new("show schema json", "show schema json", "report schema used for stats", |_| Ok(Statistics::Schema)),
     Entry::new(
         "show stat",
-        "show stat [desc|json|no-maint|typed|up]*",
+        "show stat [domain proxy] [desc|json|no-maint|typed|up]*",
         "report counters for each proxy and server",
         |args| {
+            if args.take("domain") {
+                match args.word().as_deref() {
+                    Some("proxy") => {}
+                    Some("resolvers") => {
+                        return Err(Refusal::new("'show resolvers' shows the counters of name servers."));
+                    }
+                    _ => return Err(Refusal::new("Invalid statistics domain.")),
+                }
+            }
             let mut rows = selected(args);
             let mut shape = Format::default();
             for word in args.rest() {

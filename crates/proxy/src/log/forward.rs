@@ -12,7 +12,7 @@ use std::{
     io,
     os::fd::OwnedFd,
     rc::Rc,
-    sync::Arc,
+    sync::{Arc, atomic::Ordering},
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 use tokio::{
@@ -127,6 +127,7 @@ impl Forwarder {
 
     /// Gathers a message for the targets, to which [`Logger::flush`] sends it.
     fn forward(&self, section: usize, message: &[u8]) {
+        self.logs.received.fetch_add(1, Ordering::Relaxed);
         let unix_us = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_micros() as u64;
         self.logger.forward(section, unix_us, &SyslogMessage::parse(message));
     }

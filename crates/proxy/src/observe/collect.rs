@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{
     process::{
-        gates::Listening,
+        gates::{Listening, Rated},
         handle::{Handle, State},
         shared::{Limit, Shared},
     },
@@ -90,6 +90,9 @@ fn process(handle: &Handle, rows: &[Row], counted: OfProcess) -> Process {
         peers: shared.peers.counts(),
         listeners: shared.config.proxies.iter().map(|proxy| proxy.binds.len() as u32).sum(),
         dropped_logs: shared.logs.dropped(),
+        received_logs: shared.logs.received(),
+        failed_resolutions: shared.resolving.failed(),
+        rate_limits: [Rated::Connections, Rated::Sessions, Rated::Tls].map(|rated| handle.rate(rated)),
         max_fds: files.current.unwrap_or(u64::MAX),
         configured_maxconn: global.maxconn.unwrap_or(u32::MAX),
         tls_now: tls_connections(shared),

@@ -66,6 +66,12 @@ pub struct Process {
     pub peers: (u32, u32),
     /// Log lines that were lost.
     pub dropped_logs: u64,
+    /// Log lines that `log-forward` sections have received.
+    pub received_logs: u64,
+    /// Names that could not be resolved.
+    pub failed_resolutions: u64,
+    /// Limits of connections, sessions and TLS handshakes a second; 0 for none.
+    pub rate_limits: [u32; 3],
     /// The limit of open files.
     pub max_fds: u64,
     /// `maxconn` as configured.
