@@ -1,6 +1,8 @@
 //! Regular expressions: linear in time, whatever the pattern and the input.
 
+mod class;
 mod ends;
+mod pcre;
 mod wide;
 
 use crate::{
@@ -8,11 +10,11 @@ use crate::{
     turn::{self, cost},
 };
 use ends::Ends;
+use pcre::{End, translate};
 use regex::bytes;
 use regex_automata::{Input, hybrid::dfa::DFA, meta, util::syntax};
 use regex_syntax::hir::{Class, Hir, HirKind};
 use std::{
-    array,
     ops::Range,
     sync::{Arc, OnceLock},
 };
@@ -20,22 +22,45 @@ use wide::Wide;
 
 /// A compiled regular expression on bytes.
 ///
-/// HAProxy uses PCRE if built with it. The engine here never backtracks, and what a byte of a text may cost is bounded. The
+/// HAProxy uses PCRE2 if built with it. The engine here never backtracks, and what a byte of a text may cost is bounded. The
 /// syntax is the same except for what needs backtracking (back-references, look-around, atomic groups, possessive
-/// repetition), which is refused by name; leftmost-first preference, greedy and lazy repetition are as in PCRE. `\d`,
-/// `\w`, `\s` and `.` match ASCII bytes, as in PCRE without its UTF mode; `$` matches only at the very end, where PCRE
-/// also matches before a final line feed.
+/// quantifiers), which is refused by name; leftmost-first preference, greedy and lazy repetition are as in PCRE2. `\d`,
+/// `\w`, `\s` and `.` match bytes, as in PCRE2 without its UTF mode.
+///
+/// `$` and `\Z` match at the end and before a line feed that is last. The engine cannot look ahead, so a text that ends
+/// with a line feed is searched twice: as it is and without it. Where the place of a match matters, it is searched by another
+/// form of the expression, in which `$` consumes the line feed, of which matches and groups are then freed. All other
+/// texts are searched by a form in which `$` is the end.
 #[derive(Clone, Debug)]
 pub struct Regex(Arc<Compiled>);
 
 #[derive(Debug)]
 struct Compiled {
-    regex: bytes::Regex,
+    form: Form,
     /// The number of states that the counted repetitions expand to, if there are many: see [`Regex::charge`].
     unfolded: usize,
     /// What then tells whether there is a match at all.
     wide: Option<Wide>,
+    /// If the pattern has `$` or `\Z`, what texts that end with a line feed need.
+    ending: Option<Ending>,
+}
+
+#[derive(Debug)]
+struct Ending {
+    pattern: Box<str>,
+    /// Whether the pattern also has `\z`, which does not match before a line feed.
+    has_very_end: bool,
+    /// The form for places, built when first needed.
+    form: OnceLock<Option<Box<Form>>>,
+}
+
+/// An expression in the syntax of the library, and its groups.
+#[derive(Debug)]
+struct Form {
+    regex: bytes::Regex,
     ignore_case: bool,
+    groups: [usize; 10],
+    passed: Vec<usize>,
     /// Finds where matches end, and what their groups are, to replace all matches in long texts. Built when first
     /// needed.
     ends: OnceLock<Option<DFA>>,
@@ -61,36 +86,38 @@ impl Regex {
     ///
     /// What is unsupported or malformed, by name.
     pub fn new(pattern: &str, ignore_case: bool) -> Result<Regex, Problem> {
-        bytes::RegexBuilder::new(&translate(pattern))
-            .case_insensitive(ignore_case)
-            .unicode(false)
-            .size_limit(4 << 20)
-            .build()
-            .map_err(|error| Problem {
+        let read = translate(pattern, End::Only).map_err(|reason| unreadable(pattern, reason))?;
+        let (end, has_very_end) = (read.end, read.very_end);
+        let form = Form::new(read, ignore_case).map_err(|error| unreadable(pattern, reason(&error)))?;
+        let (unfolded, wide) = unfolded(form.regex.as_str(), ignore_case);
+        if unfolded > UNFOLDED_MAX && wide.is_none() {
+            return Err(Problem {
                 at: 0..pattern.len(),
-                message: format!("the regular expression '{pattern}' {}", reason(pattern, &error)),
-                hint: advice(pattern),
-            })
-            .and_then(|regex| {
-                let (unfolded, wide) = unfolded(regex.as_str(), ignore_case);
-                if unfolded > UNFOLDED_MAX && wide.is_none() {
-                    return Err(Problem {
-                        at: 0..pattern.len(),
-                        message: format!(
-                            "the regular expression '{pattern}' expands to {unfolded} states by its counted repetitions"
-                        ),
-                        hint: Some(format!(
-                            "each byte of a request would cost a step for each of them; at most {UNFOLDED_MAX} are possible with \
-                             look-around assertions or where nearly all may follow each other: write '*' or '+' instead of a count"
-                        )),
-                    });
-                }
-                let (ends, grouping) = (OnceLock::new(), OnceLock::new());
-                Ok(Regex(Arc::new(Compiled { regex, unfolded, wide, ignore_case, ends, grouping })))
-            })
+                message: format!(
+                    "the regular expression '{pattern}' expands to {unfolded} states by its counted repetitions"
+                ),
+                hint: Some(format!(
+                    "each byte of a request would cost a step for each of them; at most {UNFOLDED_MAX} are possible with \
+                     look-around assertions or where nearly all may follow each other: write '*' or '+' instead of a count"
+                )),
+            });
+        }
+        let ending = end.then(|| Ending { pattern: pattern.into(), has_very_end, form: OnceLock::new() });
+        Ok(Regex(Arc::new(Compiled { form, unfolded, wide, ending })))
     }
     /// Whether the expression matches anywhere in `text`.
     pub fn is_match(&self, text: &[u8]) -> bool {
+        match (&self.0.ending, text) {
+            (Some(ending), _) if ending.has_very_end && self.0.wide.is_none() => {
+                self.charge(text.len());
+                self.form(text).regex.is_match(text)
+            }
+            (Some(_), [before @ .., b'\n']) => self.matches(text) || self.matches(before),
+            _ => self.matches(text),
+        }
+    }
+    /// Whether it matches anywhere, if `$` is the very end.
+    fn matches(&self, text: &[u8]) -> bool {
         match &self.0.wide {
             Some(wide) => {
                 let units = (wide.cost(text.len()) / cost::REGEX_WORDS).min(u32::MAX as usize / 2);
@@ -99,9 +126,20 @@ impl Regex {
             }
             None => {
                 self.charge(text.len());
-                self.0.regex.is_match(text)
+                self.0.form.regex.is_match(text)
             }
         }
+    }
+    /// The form that finds places in this text.
+    fn form(&self, text: &[u8]) -> &Form {
+        let inner = &*self.0;
+        let Some(ending) = inner.ending.as_ref().filter(|_| text.ends_with(b"\n")) else { return &inner.form };
+        let other = ending.form.get_or_init(|| {
+            let read = translate(&ending.pattern, End::OrLineFeed).ok()?;
+            Form::new(read, inner.form.ignore_case).ok().map(Box::new)
+        });
+        // The other one is larger by a few states, which it may have been short of.
+        other.as_deref().unwrap_or(&inner.form)
     }
     /// Whether it pays, and is possible within bounds, to look for the place of a match. Where that would take too many steps there
     /// is none, as in HAProxy, whose library gives up after some millions.
@@ -133,14 +171,15 @@ impl Regex {
     }
     /// Each match may cost a search of everything that follows.
     fn replace_short(&self, text: &[u8], by: &[u8], all: bool, out: &mut Vec<u8>) -> bool {
-        let plain = !by.contains(&b'\\');
+        let (form, plain) = (self.form(text), !by.contains(&b'\\'));
         let search = |at, groups: &mut Groups| {
             self.charge(text.len() - at);
             // Finding a match costs a tenth of finding its groups.
-            let Some(whole) = self.0.regex.find_at(text, at) else { return Some(false) };
+            let Some(whole) = form.regex.find_at(text, at) else { return Some(false) };
             groups[0] = Some(whole.range());
-            if let Some(found) = (!plain).then(|| self.0.regex.captures_at(text, whole.start())).flatten() {
-                *groups = array::from_fn(|group| found.get(group).map(|part| part.range()));
+            let is_whole = plain && (form.passed.is_empty() || whole.end() < text.len());
+            if let Some(found) = (!is_whole).then(|| form.regex.captures_at(text, whole.start())).flatten() {
+                *groups = form.groups(text, |group| found.get(group).map(|part| part.range()));
             }
             Some(true)
         };
@@ -148,9 +187,9 @@ impl Regex {
     }
     /// Finds all matches, in time proportional to the text; `None` if the automaton for that could not be built.
     fn replace_long(&self, text: &[u8], by: &[u8], out: &mut Vec<u8>) -> Option<bool> {
-        let inner = &*self.0;
-        let dfa = inner.ends.get_or_init(|| ends::compile(inner.regex.as_str(), inner.ignore_case)).as_ref()?;
-        let grouping = inner.grouping.get_or_init(|| grouping(inner.regex.as_str(), inner.ignore_case)).as_ref()?;
+        let form = self.form(text);
+        let dfa = form.ends.get_or_init(|| ends::compile(form.regex.as_str(), form.ignore_case)).as_ref()?;
+        let grouping = form.grouping.get_or_init(|| grouping(form.regex.as_str(), form.ignore_case)).as_ref()?;
         let (mut ends, mut found) = (Ends::new(dfa, text), grouping.create_captures());
         let search = |at, groups: &mut Groups| {
             let before = ends.steps;
@@ -162,7 +201,7 @@ impl Regex {
             let Some(end) = end else { return Some(false) };
             // The surrounding text serves as context, though only the match is searched.
             grouping.search_captures(&Input::new(text).range(at..end), &mut found);
-            *groups = array::from_fn(|group| found.get_group(group).map(|part| part.range()));
+            *groups = form.groups(text, |group| found.get_group(group).map(|part| part.range()));
             groups[0].is_some().then_some(true)
         };
         substitute(text, by, true, out, search)
@@ -177,9 +216,26 @@ impl Regex {
             return false;
         }
         self.charge(text.len());
-        let Some(found) = self.0.regex.captures(text) else { return false };
-        expand(by().as_ref(), text, &array::from_fn(|group| found.get(group).map(|part| part.range())), out);
+        let form = self.form(text);
+        let Some(found) = form.regex.captures(text) else { return false };
+        let groups = form.groups(text, |group| found.get(group).map(|part| part.range()));
+        expand(by().as_ref(), text, &groups, out);
         true
+    }
+}
+
+impl Form {
+    fn new(read: pcre::Translated, ignore_case: bool) -> Result<Form, regex::Error> {
+        let mut builder = bytes::RegexBuilder::new(&read.text);
+        let regex = builder.case_insensitive(ignore_case).unicode(false).size_limit(4 << 20).build()?;
+        let (ends, grouping) = (OnceLock::new(), OnceLock::new());
+        Ok(Form { regex, ignore_case, groups: read.groups, passed: read.passed, ends, grouping })
+    }
+    /// The groups of the pattern, by those of the form. If `$` has passed the last line feed, none of them has it.
+    fn groups(&self, text: &[u8], get: impl Fn(usize) -> Option<Range<usize>>) -> Groups {
+        let has_passed = self.passed.iter().any(|&group| get(group).is_some());
+        let end = text.len() - usize::from(has_passed);
+        self.groups.map(|group| get(group).map(|part| part.start.min(end)..part.end.min(end)))
     }
 }
 
@@ -262,48 +318,6 @@ fn expand(by: &[u8], text: &[u8], groups: &Groups, out: &mut Vec<u8>) {
     }
 }
 
-/// PCRE accepts a backslash before any character that is not alphanumeric, the crate only before some; and PCRE takes a
-/// `{` that starts no repetition literally.
-fn translate(pattern: &str) -> String {
-    let mut out = String::with_capacity(pattern.len() + 8);
-    let mut chars = pattern.char_indices().peekable();
-    while let Some((at, c)) = chars.next() {
-        match c {
-            '\\' => match chars.next() {
-                Some((_, next)) if !next.is_ascii_alphanumeric() && next.is_ascii() => {
-                    if regex_syntax_meta(next) {
-                        out.push('\\');
-                    }
-                    out.push(next);
-                }
-                Some((_, 'h')) => out.push_str("[ \\t]"),
-                Some((_, 'Z')) => out.push_str("\\z"),
-                Some((_, next)) => out.extend(['\\', next]),
-                None => out.push('\\'),
-            },
-            '{' if !begins_repetition(&pattern[at + 1..]) => out.push_str("\\{"),
-            c => match penstock_config::byte_of(c) {
-                // Not part of a character: the byte itself is meant.
-                Some(byte) => out.extend(format!("\\x{byte:02x}").chars()),
-                None => out.push(c),
-            },
-        }
-    }
-    out
-}
-
-fn regex_syntax_meta(c: char) -> bool {
-    r"\.+*?()|[]{}^$#&-~".contains(c)
-}
-
-fn begins_repetition(rest: &str) -> bool {
-    let Some(end) = rest.find('}') else { return false };
-    let inner = &rest[..end];
-    !inner.is_empty()
-        && inner.starts_with(|c: char| c.is_ascii_digit())
-        && inner.bytes().all(|b| b.is_ascii_digit() || b == b',')
-}
-
 /// Texts of which every match of `pattern` contains at least one, in lower case regardless of the case of a match;
 /// `None` if no useful ones are known.
 ///
@@ -311,8 +325,8 @@ fn begins_repetition(rest: &str) -> bool {
 ///
 /// As for [`Regex::new`], except that an expression may be too large.
 pub(crate) fn required_texts(pattern: &str) -> Result<Option<Vec<Vec<u8>>>, Problem> {
-    let parsed = regex_syntax::ParserBuilder::new().unicode(false).utf8(false).build().parse(&translate(pattern));
-    match parsed {
+    let read = translate(pattern, End::Only).map_err(|reason| unreadable(pattern, reason))?;
+    match regex_syntax::ParserBuilder::new().unicode(false).utf8(false).build().parse(&read.text) {
         Ok(hir) => Ok(required(&hir)),
         // The compiler reports the exact error.
         Err(_) => Regex::new(pattern, false).map(|_| None),
@@ -406,15 +420,15 @@ fn fixed(hir: &Hir) -> Option<Vec<u8>> {
     }
 }
 
-fn reason(pattern: &str, error: &regex::Error) -> String {
-    for (syntax, name) in REFUSED {
-        if pattern.contains(syntax) {
-            return format!("uses {name}, which needs backtracking and is not supported");
-        }
+fn unreadable(pattern: &str, reason: String) -> Problem {
+    Problem {
+        at: 0..pattern.len(),
+        message: format!("the regular expression '{pattern}' {reason}"),
+        hint: advice(pattern, &reason),
     }
-    if back_reference(pattern) {
-        return "uses a back-reference, which needs backtracking and is not supported".into();
-    }
+}
+
+fn reason(error: &regex::Error) -> String {
     match error {
         regex::Error::CompiledTooBig(_) => "is too large once compiled".into(),
         error => {
@@ -425,23 +439,12 @@ fn reason(pattern: &str, error: &regex::Error) -> String {
     }
 }
 
-const REFUSED: &[(&str, &str)] = &[
-    ("(?=", "look-ahead"),
-    ("(?!", "negative look-ahead"),
-    ("(?<=", "look-behind"),
-    ("(?<!", "negative look-behind"),
-    ("(?>", "an atomic group"),
-    ("(?R", "recursion"),
-    ("(?(", "a conditional group"),
-    ("\\K", "\\K"),
-    ("\\G", "\\G"),
-];
-
-fn back_reference(pattern: &str) -> bool {
-    pattern.as_bytes().windows(2).any(|pair| pair[0] == b'\\' && pair[1].is_ascii_digit() && pair[1] != b'0')
-}
-
-fn advice(pattern: &str) -> Option<String> {
+fn advice(pattern: &str, reason: &str) -> Option<String> {
+    if reason.contains("possessive") {
+        return Some(
+            "leave out its '+': the meaning is the same unless what follows matches what is repeated, and nothing backtracks here".into(),
+        );
+    }
     (pattern.contains("(?!") || pattern.contains("(?<!"))
         .then(|| "write the exclusion as an ACL of its own, and negate it with '!'".into())
 }

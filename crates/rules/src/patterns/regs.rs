@@ -336,7 +336,8 @@ mod tests {
     #[test]
     fn an_expression_that_cannot_be_read_is_not_added() {
         let mut list = set((0..100).map(|n| format!("pattern{n}")), false);
-        for (wrong, word) in [("(open", "cannot be read"), ("(?=ahead)x", "look-ahead"), ("a{1000}{1000}", "too large")]
+        for (wrong, word) in
+            [("(open", "cannot be read"), ("(?=ahead)x", "look-ahead"), ("(a{1000}){1000}", "too large")]
         {
             let problem = list.0.insert(&Entry::new(100, wrong.as_bytes(), b"")).unwrap_err();
             assert!(problem.message.contains(word), "{}", problem.message);
