@@ -29,9 +29,11 @@ const INTRODUCTION: &str = "\
 What rules may be made of, keyword by keyword. The meaning is that of HAProxy's configuration manual (sections 4, 7 and
 8.2); this reference says what is there and what is refused, and why. Where something differs from HAProxy, it is here:
 
-- **Regular expressions** never backtrack. The syntax is PCRE's without what needs backtracking: back-references,
-  look-ahead and look-behind, atomic groups, possessive repetition, recursion and conditionals are errors that name what
-  was used. `$` matches only at the very end of the text. `\\d`, `\\w`, `\\s` mean ASCII. What a byte of a request may cost is
+- **Regular expressions** never backtrack. The syntax is PCRE2's, on bytes (without its UTF mode), without what needs
+  backtracking: back-references, look-ahead and look-behind, atomic groups, possessive quantifiers (`a++`), recursion and
+  conditionals are errors that name what was used, as are `\\K`, `\\X`, `\\p`, verbs (`(*UTF)`), `(?|` and the flags `n`, `J` and
+  `xx`. `$` and `\\Z` match at the end and before a line feed that is last; what follows them does not match that line feed.
+  `\\G` may only be at the start, and `\\R` may take `\\r` alone where that makes a match. What a byte of a request may cost is
   bounded: counted repetitions that expand to thousands of states, as in `([^&]{1,255}&?){1,30}#`, are tried in all states
   at a time, and what cannot be is refused. The place of a match, which replacements need, is looked for in up to five
   million steps (bytes times such states); beyond them nothing is replaced, as in HAProxy once its library gives up.
