@@ -1,10 +1,10 @@
 //! Sets of bytes, and the escapes that stand for a byte or a set, inside of `[...]` and outside.
 
-use std::str::FromStr;
+use std::{ops::RangeInclusive, str::FromStr};
 
 /// A set of bytes.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Bytes([bool; 256]);
+pub(super) struct Bytes([u64; 4]);
 
 /// What a backslash and what follows it stand for.
 #[derive(Debug, PartialEq)]
@@ -15,14 +15,24 @@ pub(super) enum Escaped {
 }
 
 impl Bytes {
+    const NONE: Bytes = Bytes([0; 4]);
+
     fn of(is_in: impl Fn(u8) -> bool) -> Bytes {
-        let mut bytes = Bytes([false; 256]);
-        (0..=255).for_each(|byte| bytes.0[usize::from(byte)] = is_in(byte));
+        let mut bytes = Bytes::NONE;
+        (0..=255).filter(|&byte| is_in(byte)).for_each(|byte| bytes.add(byte..=byte));
         bytes
     }
 
-    fn add(&mut self, other: &Bytes) {
+    fn add(&mut self, bytes: RangeInclusive<u8>) {
+        bytes.for_each(|byte| self.0[usize::from(byte) / 64] |= 1 << (byte % 64));
+    }
+
+    fn add_all(&mut self, other: &Bytes) {
         self.0.iter_mut().zip(other.0).for_each(|(one, other)| *one |= other);
+    }
+
+    fn has(&self, byte: u8) -> bool {
+        self.0[usize::from(byte) / 64] >> (byte % 64) & 1 == 1
     }
 
     /// Appends it as a class.
@@ -34,22 +44,28 @@ impl Bytes {
 
     /// Appends what is between the brackets of a class.
     pub(super) fn put_ranges(&self, out: &mut String) {
-        let mut at = 0;
-        while at < 256 {
-            if !self.0[at] {
-                at += 1;
+        let mut start = None;
+        for byte in 0..=u8::MAX {
+            if !self.has(byte) {
                 continue;
             }
-            let len = self.0[at..].iter().take_while(|is_in| **is_in).count();
-            for (sign, byte) in [("", at), ("-", at + len - 1)].into_iter().take(len.min(2)) {
-                out.push_str(sign);
-                match u8::try_from(byte).map(char::from) {
-                    Ok(c) if c.is_ascii_alphanumeric() => out.push(c),
-                    _ => out.push_str(&format!("\\x{byte:02x}")),
+            let from = *start.get_or_insert(byte);
+            if byte == u8::MAX || !self.has(byte + 1) {
+                put_in_class(out, from);
+                if from < byte {
+                    out.push('-');
+                    put_in_class(out, byte);
                 }
+                start = None;
             }
-            at += len;
         }
+    }
+}
+
+fn put_in_class(out: &mut String, byte: u8) {
+    match char::from(byte) {
+        c if c.is_ascii_alphanumeric() => out.push(c),
+        _ => out.push_str(&format!("\\x{byte:02x}")),
     }
 }
 
@@ -131,7 +147,7 @@ enum Part {
 
 /// The bytes of a class, of which the bracket, and the circumflex behind it, have been read.
 pub(super) fn class(rest: &mut &str) -> Result<Bytes, String> {
-    let mut bytes = Bytes([false; 256]);
+    let mut bytes = Bytes::NONE;
     // What may be the start of a range, and whether a hyphen behind it has been read.
     let (mut start, mut hyphen) = (None::<u8>, false);
     // The hyphen behind a set may only be the last of a class.
@@ -150,7 +166,7 @@ pub(super) fn class(rest: &mut &str) -> Result<Bytes, String> {
             c if quoted => literal(c),
             ']' if !is_first => {
                 if hyphen {
-                    bytes.0[usize::from(b'-')] = true;
+                    bytes.add(b'-'..=b'-');
                 }
                 return Ok(bytes);
             }
@@ -180,11 +196,11 @@ pub(super) fn class(rest: &mut &str) -> Result<Bytes, String> {
                 match start.filter(|_| hyphen) {
                     Some(from) if from > byte => return Err(wrong("a range ends before its start")),
                     Some(from) => {
-                        (from..=byte).for_each(|byte| bytes.0[usize::from(byte)] = true);
+                        bytes.add(from..=byte);
                         start = None;
                     }
                     None => {
-                        bytes.0[usize::from(byte)] = true;
+                        bytes.add(byte..=byte);
                         start = Some(byte);
                     }
                 }
@@ -193,14 +209,14 @@ pub(super) fn class(rest: &mut &str) -> Result<Bytes, String> {
             Part::Bytes(list) => {
                 // Without its UTF mode PCRE2 knows bytes only: the first one ends a range, the last one may start one.
                 if let Some(from) = start.filter(|_| hyphen) {
-                    (from..=list[0]).for_each(|byte| bytes.0[usize::from(byte)] = true);
+                    bytes.add(from..=list[0]);
                 }
-                list.iter().for_each(|byte| bytes.0[usize::from(*byte)] = true);
+                list.iter().for_each(|&byte| bytes.add(byte..=byte));
                 (start, hyphen, behind_set) = (list.last().copied(), false, false);
             }
             Part::Set(_) if hyphen => return Err(wrong("a range ends with more than a byte")),
             Part::Set(set) => {
-                bytes.add(&set);
+                bytes.add_all(&set);
                 (start, behind_set) = (None, true);
             }
         }
