@@ -244,7 +244,7 @@ impl<E> Server<E> {
             encrypted: AtomicBool::new(config.settings.tls.is_some()),
             encryption_decided: AtomicBool::new(false),
             fqdn: ArcSwapOption::new(match &config.host {
-                ServerHost::Name(name) => Some(Arc::new(name.clone())),
+                ServerHost::Name(name) if config.srv_record().is_none() => Some(Arc::new(name.clone())),
                 _ => None,
             }),
             running: AtomicBool::new(true),
@@ -306,14 +306,14 @@ impl<E> Server<E> {
         self.encryption_decided.load(Relaxed)
     }
 
-    /// The name that is resolved for it, if it has one.
+    /// The name that is resolved for it, if it has one. One with an SRV record has the name that this gives it.
     pub fn fqdn(&self) -> Option<Arc<String>> {
         self.fqdn.load_full()
     }
 
-    /// Gives it another name to resolve; it keeps its address until that is resolved.
-    pub fn set_fqdn(&self, name: &str) {
-        self.fqdn.store(Some(Arc::new(name.to_owned())));
+    /// Gives it another name to resolve, or none; it keeps its address until that is resolved.
+    pub fn set_fqdn(&self, name: Option<&str>) {
+        self.fqdn.store(name.map(|name| Arc::new(name.to_owned())));
     }
 
     /// Whether the server is not down: persistence may send requests to it, even while it drains.

@@ -193,6 +193,9 @@ impl Executor {
             Change::Fqdn(_) if settings.resolvers.is_none() => {
                 Answer::error("set server <b>/<s> fqdn failed because no resolution is configured.")
             }
+            Change::Fqdn(_) if server.config.srv_record().is_some() => {
+                Answer::error("set server <b>/<s> fqdn failed because SRV resolution is configured.")
+            }
             Change::Fqdn(name) => self.rename(server, &name),
             Change::MaxConn(written) => match maxconn_of(&written) {
                 Ok(maxconn) => {
@@ -399,7 +402,7 @@ fn state(handle: &Handle, row: &Row) -> Vec<Json> {
         json!(u32::from(settings.id.is_some())),
         json!(fqdn),
         json!(port),
-        json!("-"),
+        json!(server.config.srv_record().unwrap_or("-")),
         json!(tls),
         json!(place.port.unwrap_or(0)),
         json!(place.addr.map_or_else(|| "-".to_string(), |ip| ip.to_string())),

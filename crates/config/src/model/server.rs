@@ -73,6 +73,15 @@ pub struct Server {
 }
 
 impl Server {
+    /// The SRV record that its `resolvers` are asked for, which names its host and port: as in HAProxy, names with an underscore in
+    /// front are such.
+    pub fn srv_record(&self) -> Option<&str> {
+        match &self.host {
+            ServerHost::Name(name) if name.starts_with('_') && self.settings.resolvers.is_some() => Some(name),
+            _ => None,
+        }
+    }
+
     /// The name of what `dispatch` declares, as logs have it.
     pub const DISPATCH: &str = "<NOSRV>";
 }
@@ -158,6 +167,8 @@ pub struct ServerSettings {
     pub resolve_net: Vec<(IpAddr, u8)>,
     /// `resolve-opts allow-dup-ip`: it may have the same address as another server of that name.
     pub resolve_allow_dup_ip: bool,
+    /// `resolve-opts ignore-weight`: it keeps its weight, whatever the SRV record says.
+    pub resolve_ignore_weight: bool,
     /// `init-addr`, in order.
     pub init_addr: Vec<InitAddr>,
     /// `pool-max-conn`; -1 for no limit.
@@ -242,6 +253,7 @@ impl Default for ServerSettings {
             resolve_prefer_ipv4: None,
             resolve_net: Vec::new(),
             resolve_allow_dup_ip: false,
+            resolve_ignore_weight: false,
             init_addr: Vec::new(),
             pool_max_conn: -1,
             pool_low_conn: 0,

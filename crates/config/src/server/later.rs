@@ -96,8 +96,7 @@ pub(super) const KEYWORDS: &[Entry] = &[
             match option {
                 "allow-dup-ip" => s.resolve_allow_dup_ip = true,
                 "prevent-dup-ip" => s.resolve_allow_dup_ip = false,
-                // Weights come with SRV records, which are not asked for.
-                _ => {}
+                _ => s.resolve_ignore_weight = true,
             }
         }
         Ok(())

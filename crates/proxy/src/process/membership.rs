@@ -111,7 +111,7 @@ impl Handle {
     /// server, or if the name is not valid in DNS; then nothing has changed.
     pub fn set_fqdn(&self, at: ServerRef, name: &str) -> bool {
         let Some(server) = self.shared().backends.server(at).filter(|_| resolve::is_name(name)) else { return false };
-        server.set_fqdn(name);
+        server.set_fqdn(Some(name));
         self.tell_first(Control::Errand(Errand::new(move |worker| resolve::resolve_for(worker, &server))));
         true
     }

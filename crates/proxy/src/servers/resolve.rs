@@ -1,12 +1,14 @@
 //! Resolves the names of servers: by the system at start (`init-addr`), and by `resolvers` sections later.
 //!
 //! One task on the first worker asks for each name; the answer is distributed among the servers of each backend that
-//! have the name, so that no two of them get the same address.
+//! have the name, so that no two of them get the same address. A name with an underscore in front is a service's, whose SRV records
+//! name hosts and ports (`services.rs`).
 
 pub(crate) mod at_start;
 pub mod counts;
 mod distribute;
 mod dns;
+mod services;
 
 use super::question::Question;
 use crate::{
@@ -16,7 +18,7 @@ use crate::{
 };
 use counts::{Count, NameServer, Section};
 use distribute::{Wish, distribute};
-use dns::{Answer, Family};
+use dns::{Answer, Family, Kind, Records};
 use penstock_config::{model::Resolvers, syslog};
 use std::cell::RefCell;
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
@@ -40,11 +42,13 @@ pub(crate) fn start(worker: &Rc<Worker>) {
 /// answers.
 pub(crate) fn resolve_for(worker: &Rc<Worker>, server: &Server) {
     let settings = &server.config.settings;
-    let (Some(resolvers), Some(name)) = (&settings.resolvers, server.fqdn()) else { return };
+    let is_service = server.config.srv_record().is_some();
+    let name = server.config.srv_record().map(str::to_owned).or_else(|| server.fqdn().map(|name| String::clone(&name)));
+    let (Some(resolvers), Some(name)) = (&settings.resolvers, name) else { return };
     let sections = &worker.shared.config.resolvers;
     let Some(section) = sections.iter().find(|section| section.name == resolvers.text) else { return };
     let ipv4 = settings.resolve_prefer_ipv4.unwrap_or(false);
-    let key = (section.name.clone(), String::clone(&name), ipv4);
+    let key = (section.name.clone(), name.clone(), is_service, ipv4);
     if let Some(question) = worker.questions.borrow().get(&key) {
         let mut servers = question.servers.borrow_mut();
         if !servers.contains(&server.at) {
@@ -55,25 +59,28 @@ pub(crate) fn resolve_for(worker: &Rc<Worker>, server: &Server) {
         return;
     }
     let servers = RefCell::new(vec![server.at]);
-    let question = Rc::new(Question { name: String::clone(&name), prefers_ipv4: ipv4, servers });
+    let question = Rc::new(Question { is_service, name, prefers_ipv4: ipv4, servers });
     worker.questions.borrow_mut().insert(key.clone(), question.clone());
     let (worker_, section) = (worker.clone(), section.clone());
     task::spawn(worker, Who::Worker, async move {
-        resolve(&worker_, section, &question).await;
+        match question.is_service {
+            true => services::resolve(&worker_, section, &question).await,
+            false => resolve(&worker_, section, &question).await,
+        }
         worker_.questions.borrow_mut().remove(&key);
     });
 }
 
 /// Whether a name can be asked for.
 pub(crate) fn is_name(name: &str) -> bool {
-    dns::query(0, name, Family::V4, 512).is_some()
+    dns::query(0, name, Kind::Addresses(Family::V4), 512).is_some()
 }
 
 /// The result of a question.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Status {
-    /// Addresses, and the name server they came from.
-    Valid(Vec<IpAddr>, String),
+    /// What was asked for, and the name server it came from.
+    Valid(Records, String),
     NoSuchName,
     Refused,
     Timeout,
@@ -101,7 +108,7 @@ async fn resolve(worker: &Worker, section: Resolvers, question: &Question) {
     let backends = &worker.shared.backends;
     let mut last_valid: Option<Instant> = None;
     loop {
-        let status = ask(&worker.shared, &section, asked, &question.name, question.prefers_ipv4).await;
+        let status = ask(&worker.shared, &section, asked, &question.name, &addresses(question.prefers_ipv4)).await;
         let servers = {
             let mut servers = question.servers.borrow_mut();
             // An operator may have given a server another name meanwhile.
@@ -115,9 +122,9 @@ async fn resolve(worker: &Worker, section: Resolvers, question: &Question) {
         let (kind, default, reason) = status.hold();
         let hold = section.hold.get(kind).copied().unwrap_or(Duration::from_secs(default));
         let pause = match &status {
-            Status::Valid(addresses, by) => {
+            Status::Valid(records, by) => {
                 last_valid = Some(Instant::now());
-                let changed = share_out(backends, &servers, addresses, &format!("{}/{by}", section.name));
+                let changed = share_out(backends, &servers, &records.addresses, &format!("{}/{by}", section.name));
                 if let Some(server) = asked.nameservers.iter().find(|server| server.name == *by && changed) {
                     server.count(Count::Update);
                 }
@@ -142,8 +149,8 @@ pub(crate) async fn address(shared: &Arc<Shared>, section: usize, name: &str, pr
         return Some(address);
     }
     let (conf, asked) = (shared.config.resolvers.get(section)?, shared.resolving.sections.get(section)?);
-    match ask(shared, conf, asked, name, prefers_ipv4).await {
-        Status::Valid(addresses, _) => addresses.first().copied(),
+    match ask(shared, conf, asked, name, &addresses(prefers_ipv4)).await {
+        Status::Valid(records, _) => records.addresses.first().copied(),
         _ => {
             shared.resolving.has_failed();
             None
@@ -151,14 +158,19 @@ pub(crate) async fn address(shared: &Arc<Shared>, section: usize, name: &str, pr
     }
 }
 
-/// Asks for the preferred family, and for the other if the name has no address of that. If no answer comes, it asks
-/// `resolve_retries` times in all, as HAProxy counts them; an error is an answer.
-async fn ask(shared: &Arc<Shared>, section: &Resolvers, asked: &Section, name: &str, prefers_ipv4: bool) -> Status {
+/// The kinds to ask for to find a host: the preferred family, and the other if the name has no address of that.
+fn addresses(prefers_ipv4: bool) -> [Kind; 2] {
+    let first = if prefers_ipv4 { Family::V4 } else { Family::V6 };
+    [Kind::Addresses(first), Kind::Addresses(first.other())]
+}
+
+/// Asks for the first kind of which there is anything. If no answer comes, it asks `resolve_retries` times in all, as HAProxy counts
+/// them; an error is an answer.
+async fn ask(shared: &Arc<Shared>, section: &Resolvers, asked: &Section, name: &str, kinds: &[Kind]) -> Status {
     for _ in 0..section.resolve_retries.max(1) {
         let mut status = Status::Timeout;
-        let first = if prefers_ipv4 { Family::V4 } else { Family::V6 };
-        for family in [first, first.other()] {
-            status = ask_once(shared, section, asked, name, family).await;
+        for &kind in kinds {
+            status = ask_once(shared, section, asked, name, kind).await;
             if matches!(status, Status::Valid(..) | Status::Timeout) {
                 break;
             }
@@ -170,8 +182,8 @@ async fn ask(shared: &Arc<Shared>, section: &Resolvers, asked: &Section, name: &
     Status::Timeout
 }
 
-/// Asks all name servers at once: the first that knows an address decides, else the last that answers.
-async fn ask_once(shared: &Arc<Shared>, section: &Resolvers, to: &Section, name: &str, family: Family) -> Status {
+/// Asks all name servers at once: the first that knows anything decides, else the last that answers.
+async fn ask_once(shared: &Arc<Shared>, section: &Resolvers, to: &Section, name: &str, kind: Kind) -> Status {
     let mut asked = JoinSet::new();
     let place = shared.resolving.sections.iter().position(|known| known.name == to.name).unwrap_or(0);
     for number in 0..to.nameservers.len() {
@@ -179,10 +191,10 @@ async fn ask_once(shared: &Arc<Shared>, section: &Resolvers, to: &Section, name:
         let shared = shared.clone();
         asked.spawn_local(async move {
             let server = &shared.resolving.sections[place].nameservers[number];
-            let answer = timeout(limit, exchange(server, &name, family, payload)).await;
+            let answer = timeout(limit, exchange(server, &name, kind, payload)).await;
             match &answer {
-                Ok(Ok(Answer::Addresses(addresses))) if !addresses.is_empty() => server.count(Count::Valid),
-                Ok(Ok(Answer::Addresses(_) | Answer::Failed)) => server.count(Count::Other),
+                Ok(Ok(Answer::Found(records))) if !records.is_empty() => server.count(Count::Valid),
+                Ok(Ok(Answer::Found(_) | Answer::Failed)) => server.count(Count::Other),
                 Ok(Ok(Answer::NoSuchName)) => server.count(Count::NoSuchName),
                 Ok(Ok(Answer::Refused)) => server.count(Count::Refused),
                 Ok(Err(_)) => server.count(Count::SendError),
@@ -197,8 +209,8 @@ async fn ask_once(shared: &Arc<Shared>, section: &Resolvers, to: &Section, name:
     let mut status = Status::Timeout;
     while let Some(Ok((answer, by))) = asked.join_next().await {
         status = match answer {
-            Ok(Ok(Answer::Addresses(addresses))) if !addresses.is_empty() => return Status::Valid(addresses, by),
-            Ok(Ok(Answer::Addresses(_) | Answer::Failed)) => Status::Other,
+            Ok(Ok(Answer::Found(records))) if !records.is_empty() => return Status::Valid(records, by),
+            Ok(Ok(Answer::Found(_) | Answer::Failed)) => Status::Other,
             Ok(Ok(Answer::NoSuchName)) => Status::NoSuchName,
             Ok(Ok(Answer::Refused)) => Status::Refused,
             // Nothing listens there, which counts as no answer, and takes as long.
@@ -210,13 +222,13 @@ async fn ask_once(shared: &Arc<Shared>, section: &Resolvers, to: &Section, name:
 
 /// Sends one question to one name server. The socket is new each time and connected, and the id random, so that a
 /// forged answer has to guess both.
-async fn exchange(server: &NameServer, name: &str, family: Family, payload: u16) -> io::Result<Answer> {
+async fn exchange(server: &NameServer, name: &str, kind: Kind, payload: u16) -> io::Result<Answer> {
     let to = server.address;
     let local: IpAddr = if to.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
     let socket = UdpSocket::bind((local, 0)).await?;
     socket.connect(to).await?;
     let id = RandomState::new().build_hasher().finish() as u16;
-    let query = dns::query(id, name, family, payload).ok_or(io::ErrorKind::InvalidInput)?;
+    let query = dns::query(id, name, kind, payload).ok_or(io::ErrorKind::InvalidInput)?;
     socket.send(&query).await?;
     server.count(Count::Sent);
     // One byte more than is accepted: of a longer message the socket gives only the beginning, whose addresses are not
@@ -229,7 +241,7 @@ async fn exchange(server: &NameServer, name: &str, family: Family, payload: u16)
             server.count(Count::TooBig);
             continue;
         }
-        match dns::answer(&buffer[..length], id, name, family) {
+        match dns::answer(&buffer[..length], id, name, kind) {
             Some(answer) => return Ok(answer),
             None => server.count(Count::Invalid),
         }
@@ -252,10 +264,7 @@ fn share_out(backends: &Backends, servers: &[ServerRef], addresses: &[IpAddr], b
                 continue;
             };
             if was != Some(ip) {
-                let was = was.map_or("(none)".to_string(), |was| was.to_string());
-                let text = format!("{} changed its IP from {was} to {ip} by {by}.", backends.name(*at));
-                backends.announce(&Notice { proxy: at.proxy, severity: syslog::NOTICE, text, mailed: None });
-                backends.set_host(*at, Some(Host::Ip(ip)));
+                moved(backends, *at, was, ip, by);
                 // The other servers' addresses come from the same answer.
                 (by, changed) = ("DNS cache", true);
             }
@@ -263,6 +272,14 @@ fn share_out(backends: &Backends, servers: &[ServerRef], addresses: &[IpAddr], b
         }
     }
     changed
+}
+
+/// Gives a server another address, and says so.
+fn moved(backends: &Backends, at: ServerRef, was: Option<IpAddr>, ip: IpAddr, by: &str) {
+    let was = was.map_or("(none)".to_string(), |was| was.to_string());
+    let text = format!("{} changed its IP from {was} to {ip} by {by}.", backends.name(at));
+    backends.announce(&Notice { proxy: at.proxy, severity: syslog::NOTICE, text, mailed: None });
+    backends.set_host(at, Some(Host::Ip(ip)));
 }
 
 fn wish(server: &Server) -> Wish<'_> {

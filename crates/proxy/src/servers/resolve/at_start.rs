@@ -41,6 +41,8 @@ pub(crate) fn resolve(backends: &Backends, saved: &Saved, diagnostics: &mut Diag
                 (given, _) => given,
             };
             let found = methods.iter().find_map(|method| match method {
+                // Which port it had is not known.
+                InitAddr::Last if server.config.srv_record().is_some() => None,
                 InitAddr::Last => saved.of(&backend.name, &server.name).and_then(|saved| saved.address).map(Some),
                 InitAddr::Libc => known.entry(name.clone()).or_insert_with(|| system(name)).map(Some),
                 InitAddr::Ip(ip) => Some(Some(*ip)),
