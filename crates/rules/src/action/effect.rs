@@ -98,6 +98,8 @@ pub(super) fn normalize(ctx: &mut Context<'_>, normalizer: &Normalizer, span: Sp
 pub(super) fn set_status(ctx: &mut Context<'_>, status: u16, reason: Option<&[u8]>) -> Outcome {
     let Some(head) = ctx.response.as_deref_mut() else { return Outcome::Next };
     head.set_status(status);
+    // As in HAProxy 3.0, for `txn.status` of the rules behind it.
+    ctx.txn.status = Some(status);
     reason.map_or(Outcome::Next, |reason| changed(head.set_reason(reason)))
 }
 
