@@ -254,12 +254,7 @@ impl<'a> Compiler<'a> {
 
     /// Compiles a step of a health check that sets or unsets a variable: `set-var(check.port) int(80)`.
     pub fn check_step(&mut self, line: &Line, proxy: ProxyId) -> Option<Rules> {
-        let mut section = Section {
-            id: proxy,
-            proxy: &self.linker.config.proxies[proxy],
-            acls: &mut Acls::default(),
-            captures: Captures::default(),
-        };
+        let mut section = Section { id: proxy, acls: &mut Acls::default(), captures: Captures::default(), realm: "" };
         let rule = self.build(&mut section, Kind::Check, line, line.words.first()?, Places::CHECK).rule(line)?;
         Some(Rules::new(Kind::Check, vec![rule]))
     }
@@ -277,7 +272,7 @@ impl<'a> Compiler<'a> {
         let proxy = &self.linker.config.proxies[id];
         let scope = |place| Scope { proxy: Some(id), place };
         let mut acls = self.linker.acls(&proxy.acls, scope(Places::ALWAYS), self.diagnostics);
-        let mut section = Section { id, proxy, acls: &mut acls, captures: slots(proxy) };
+        let mut section = Section { id, acls: &mut acls, captures: slots(proxy), realm: &proxy.name };
 
         let tcp_connection =
             self.rules(&mut section, Kind::TcpConnection, &proxy.tcp_request_connection, Places::CONNECTION);
@@ -292,9 +287,13 @@ impl<'a> Compiler<'a> {
         let redirects = proxy.redirects.iter().filter_map(|line| self.redirect(&mut section, line));
         let redirects = Rules::redirects(redirects.collect());
         let stats_request = match &proxy.stats {
-            Some(stats) => self.rules(&mut section, Kind::HttpRequest, &stats.http_request, Places::REQUEST),
+            Some(stats) => {
+                section.realm = stats.realm.as_deref().unwrap_or("HAProxy Statistics");
+                self.rules(&mut section, Kind::HttpRequest, &stats.http_request, Places::REQUEST)
+            }
             None => Rules::none(Kind::HttpRequest),
         };
+        section.realm = &proxy.name;
         let stats_admin = proxy.stats.iter().flat_map(|stats| &stats.admin);
         let stats_admin =
             stats_admin.filter_map(|line| self.condition_of(&mut section, line, Places::REQUEST)).collect();
@@ -410,7 +409,7 @@ impl<'a> Compiler<'a> {
             scope: Scope { proxy: Some(section.id), place },
             kind,
             captures: &mut section.captures,
-            realm: section.proxy.stats.as_ref().and_then(|stats| stats.realm.as_deref()).unwrap_or(&section.proxy.name),
+            realm: section.realm,
             words,
             word,
             inside: "",
@@ -521,9 +520,10 @@ impl<'a> Compiler<'a> {
 /// A proxy that is being compiled.
 struct Section<'s> {
     id: ProxyId,
-    proxy: &'s Proxy,
     acls: &'s mut Acls,
     captures: Captures,
+    /// The realm that `auth` shows if none is given.
+    realm: &'s str,
 }
 
 /// The capture slots of a proxy, numbered in the order in which they are written: those of a named `defaults` come
