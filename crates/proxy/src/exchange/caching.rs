@@ -53,7 +53,7 @@ pub(crate) fn look_up(live: &mut Live<'_, '_>, cache: CacheId) {
         x.caching = None;
         return;
     }
-    let has_body = live.client.request_framing() != Framing::None;
+    let has_body = !matches!(live.client.request_framing(), Framing::None | Framing::Length(0));
     let cache = &live.worker.shared.caches[cache.0 as usize];
     let Some(query) = cache.query(&x.request, x.txn.received.method(), has_body) else {
         x.caching = None;
