@@ -23,7 +23,7 @@ use crate::{
     },
     spoe,
 };
-use penstock_config::model::{Proxy, ProxyId, RestrictedNames, SpoeEvent};
+use penstock_config::model::{Mode, Proxy, ProxyId, RestrictedNames, SpoeEvent};
 use penstock_http::Framing;
 use penstock_rules::{Answer, By, Destination, During, LogLevel, ProxyRules, Termination};
 
@@ -83,6 +83,13 @@ pub(crate) async fn request(live: &mut Live<'_, '_>) -> Route {
     live.x.backend = Some(backend);
     worker.roster.note(live.x.listed, |session| session.backend = Some(backend));
     let proxy = &shared.config.proxies[backend];
+    if proxy.mode == Mode::Tcp {
+        // As in HAProxy: a rule has made it HTTP, or has chosen the backend by a name that was not known at start.
+        live.x.log.termination = Termination(By::Internal, During::Request);
+        live.x.log.TR = -1;
+        respond::hang_up(live.client, live.x, 500);
+        return Route::Answered;
+    }
     if backend != live.conn.frontend {
         if proxy.disabled {
             unserved(live, frontend.options.http_buffer_request).await;

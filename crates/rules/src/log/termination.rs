@@ -23,6 +23,8 @@ pub enum By {
     Refusal = b'P',
     /// A resource was exhausted: memory, ports, room in a pool.
     Exhaustion = b'R',
+    /// The configuration contradicts itself: HTTP has come to a backend in mode tcp.
+    Internal = b'I',
     /// The proxy itself responded.
     Ourselves = b'L',
     /// The server went down, with `on-marked-down shutdown-sessions`.
