@@ -118,7 +118,7 @@ pub(crate) fn end_userlist(list: &mut Userlist, around: &mut Surroundings) {
 pub(crate) static RESOLVERS: Table<Resolvers> = Table::new(
     "resolvers",
     &[&[
-        Keyword::<Resolvers>::new("nameserver", at_least(2), "A name server", |r, a| {
+        Keyword::<Resolvers>::new("nameserver", at_least(2), "A name server, which is asked over UDP only", |r, a| {
             let name = a.word("a name server's name")?;
             if r.nameservers.iter().any(|(other, _)| *other == name.text) {
                 let message = format!("the name server '{}' is already in this section", name.text);

@@ -20,31 +20,40 @@ use std::path::PathBuf;
 type Entry = Keyword<Draft>;
 
 pub(super) const KEYWORDS: &[Entry] = &[
-    Entry::new("mode", ONE, "Whether TCP streams or HTTP messages are handled", |d, a| {
-        if d.proxy.service.is_some() {
-            return service::mode(d, a);
-        }
-        if let Some(word) = a.peek().filter(|word| matches!(word.text.as_str(), "icap" | "tap")) {
-            let message = format!("mode '{}' is a mode of services", word.text);
-            return a.wrong(word, message, "write it into a section 'service NAME'");
-        }
-        // HAProxy 3.1 lets only agents be reached by such a backend.
-        if d.section() == "backend" && a.take_if("spop") {
-            d.proxy.mode = Mode::Tcp;
-            return Ok(());
-        }
-        let refused = ["health", "syslog", "spop", "haterm"];
-        if let Some(word) = a.peek().filter(|w| refused.contains(&w.text.as_str())) {
-            let instead = if word.text == "health" {
-                "write 'mode http' and 'http-request return status 200'"
-            } else {
-                "expected 'http' or 'tcp'"
-            };
-            return a.wrong(word, format!("mode '{}' is not supported", word.text), instead);
-        }
-        d.proxy.mode = a.choice("a mode", &[("http", Mode::Http), ("tcp", Mode::Tcp)])?;
-        Ok(())
-    }),
+    Entry::new(
+        "mode",
+        ONE,
+        "Whether TCP streams or HTTP messages are handled; backends of log messages (`log`) are refused",
+        |d, a| {
+            if d.proxy.service.is_some() {
+                return service::mode(d, a);
+            }
+            if let Some(word) = a.peek().filter(|word| matches!(word.text.as_str(), "icap" | "tap")) {
+                let message = format!("mode '{}' is a mode of services", word.text);
+                return a.wrong(word, message, "write it into a section 'service NAME'");
+            }
+            // HAProxy 3.1 lets only agents be reached by such a backend.
+            if d.section() == "backend" && a.take_if("spop") {
+                d.proxy.mode = Mode::Tcp;
+                return Ok(());
+            }
+            if let Some(word) = a.peek().filter(|word| word.text == "log") {
+                let hint = "several 'log' lines with 'sample' share messages among receivers, and the servers of a 'ring' have a copy each";
+                return a.wrong(word, "backends that balance log messages (mode 'log') do not exist here", hint);
+            }
+            let refused = ["health", "syslog", "spop", "haterm"];
+            if let Some(word) = a.peek().filter(|w| refused.contains(&w.text.as_str())) {
+                let instead = if word.text == "health" {
+                    "write 'mode http' and 'http-request return status 200'"
+                } else {
+                    "expected 'http' or 'tcp'"
+                };
+                return a.wrong(word, format!("mode '{}' is not supported", word.text), instead);
+            }
+            d.proxy.mode = a.choice("a mode", &[("http", Mode::Http), ("tcp", Mode::Tcp)])?;
+            Ok(())
+        },
+    ),
     Entry::new("bind", SOME, "Addresses to listen on, and how", |d, a| {
         let bind = bind::parse(a)?;
         d.proxy.binds.push(bind);
