@@ -300,13 +300,13 @@ pub(crate) const ENTRIES: &[Entry<Certificates>] = &[
     )
     .tells(usize::MAX),
     changing("commit ssl ca-file", "commit ssl ca-file <cafile>", "commit a CA file", "a CA file", |args| {
-        change(TlsFile::Ca, args, "'commit ssl ca-file expects a filename", Verb::Commit)
+        change(TlsFile::Ca, args, "'commit ssl ca-file' expects a filename", Verb::Commit)
     }),
     changing("commit ssl cert", "commit ssl cert <certfile>", "commit a certificate file", "a certificate", |args| {
-        change(TlsFile::Certificate, args, "'commit ssl cert expects a filename", Verb::Commit)
+        change(TlsFile::Certificate, args, "'commit ssl cert' expects a filename", Verb::Commit)
     }),
     changing("commit ssl crl-file", "commit ssl crl-file <crlfile>", "commit a CRL file", "a CRL file", |args| {
-        change(TlsFile::Crl, args, "'commit ssl ca-file expects a filename", Verb::Commit)
+        change(TlsFile::Crl, args, "'commit ssl ca-file' expects a filename", Verb::Commit)
     }),
     changing("del ssl ca-file", "del ssl ca-file <cafile>", "delete an unused CA file", "a CA file", |args| {
         change(TlsFile::Ca, args, "'del ssl ca-file' expects a CA file name", Verb::Delete)
@@ -356,7 +356,7 @@ pub(crate) const ENTRIES: &[Entry<Certificates>] = &[
         "set ssl ca-file <cafile> <payload>",
         "replace a CA file",
         "a CA file's transaction",
-        |args| set(TlsFile::Ca, args, "'set ssl ca-file expects a filename and CAs as a payload", Verb::Set),
+        |args| set(TlsFile::Ca, args, "'set ssl ca-file' expects a filename and CAs as a payload", Verb::Set),
     ),
     changing(
         "set ssl cert",
@@ -364,7 +364,7 @@ pub(crate) const ENTRIES: &[Entry<Certificates>] = &[
         "replace a certificate file",
         "a certificate's transaction",
         |args| {
-            let missing = "'set ssl cert expects a filename and a certificate as a payload";
+            let missing = "'set ssl cert' expects a filename and a certificate as a payload";
             set(TlsFile::Certificate, args, missing, Verb::Set)
         },
     ),
@@ -373,7 +373,7 @@ pub(crate) const ENTRIES: &[Entry<Certificates>] = &[
         "set ssl crl-file <crlfile> <payload>",
         "replace a CRL file",
         "a CRL file's transaction",
-        |args| set(TlsFile::Crl, args, "'set ssl crl-file expects a filename and CRLs as a payload", Verb::Set),
+        |args| set(TlsFile::Crl, args, "'set ssl crl-file' expects a filename and CRLs as a payload", Verb::Set),
     ),
     changing(
         "set ssl ocsp-response",
