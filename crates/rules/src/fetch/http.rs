@@ -331,6 +331,8 @@ pub(super) const TABLE: &[FetchSpec] = &[
             // In the log, responses made here have no version.
             _ if ctx.phase != Phase::During && ctx.txn.response_version.is_none() => Err(Missing::Absent),
             (Some(head), _) => int(head.status()),
+            // What is not HTTP has none.
+            (None, Some(0)) => Err(Missing::Absent),
             (None, Some(status)) => int(status),
             (None, None) => Err(ctx.output.later()),
         }
