@@ -69,6 +69,8 @@ pub struct ProxyFacts {
     pub timeout_server_ms: u64,
     /// `timeout tunnel` in ms; 0 if there is none.
     pub timeout_tunnel_ms: u64,
+    /// The most bytes that each capture slot keeps, of requests and of responses, from [`crate::ProxyRules`].
+    pub capture_lengths: [Vec<usize>; 2],
     /// `unique-id-format`, from [`crate::ProxyRules`].
     pub unique_id_format: Option<Arc<dyn Render>>,
 }

@@ -216,6 +216,8 @@ impl Shared {
                 .zip(proxy_numbers(&config))
                 .map(|((id, proxy), number)| ProxyFacts {
                     unique_id_format: program.of(id).unique_id_format.clone(),
+                    capture_lengths: [&program.of(id).request_captures, &program.of(id).response_captures]
+                        .map(|slots| slots.iter().map(|slot| slot.len).collect()),
                     ..proxy_facts(number, proxy)
                 })
                 .collect(),
@@ -300,6 +302,7 @@ fn proxy_facts(id: u32, proxy: &Proxy) -> ProxyFacts {
         timeout_client_ms: ms(proxy.timeouts.client),
         timeout_server_ms: of_backend(proxy.timeouts.server),
         timeout_tunnel_ms: of_backend(proxy.timeouts.tunnel),
+        capture_lengths: Default::default(),
         unique_id_format: None,
     }
 }

@@ -119,6 +119,9 @@ pub(super) fn capture(
     len: usize,
     declared: bool,
 ) -> Outcome {
+    // A slot that is named by its number may be that of a frontend before this backend.
+    let of_slot = ctx.frontend.1.capture_lengths[usize::from(kind.is_response())].get(slot);
+    let len = of_slot.map_or(len, |of_slot| len.min(*of_slot));
     let captured = match expr.eval(ctx) {
         Ok(value) => value.cast(Type::Str).and_then(|value| value.bytes().map(|b| b[..b.len().min(len)].to_vec())),
         Err(Missing::NotYet) => return Outcome::NotYet,
