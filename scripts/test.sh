@@ -41,7 +41,7 @@ step tests timeout --kill-after=10 1800 cargo test --workspace --no-fail-fast
 # A test that failed beside others is judged once more, alone, and named below if it passes: with many failures, or after a crash, that
 # says nothing. Scenarios are judged again by their own runner.
 mapfile -t lost < <(awk '
-    /^ +Running / { kind = $3 ~ /lib.rs/ ? "--lib" : $3 ~ /main.rs/ ? "--bins" : ""; name = $2; gsub(/^.*\/|\.rs$/, "", name)
+    /^ +Running / { kind = $3 ~ /lib.rs/ ? "--lib" : $3 ~ /main.rs/ ? "--bins" : ""; name = $2; sub(/\/main\.rs$/, "", name); gsub(/^.*\/|\.rs$/, "", name)
                     target = kind != "" ? kind : "--test " name }
     /^test .* \.\.\. FAILED$/ && target != "--test differential" { print target, $2 }' "$log")
 recovered=()
